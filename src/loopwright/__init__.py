@@ -1,0 +1,1 @@
+"""loopwright: one agent invocation as a bounded, durable protocol."""
