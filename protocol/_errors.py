@@ -65,7 +65,7 @@ class InvocationNotFoundError(LoopwrightError):
     """Raised when no stored invocation has this id."""
 
 
-class InvocationStateError(LoopwrightError):
+class InvocationStateError(ProtocolError):
     """Raised when an invocation is not in a state in which the request has a meaning."""
 
 
@@ -77,5 +77,5 @@ class UnknownProposalError(InvocationStateError):
     """Raised when an approval names a digest or a call that is not waiting for one."""
 
 
-class Overloaded(LoopwrightError):  # noqa: N818 - the design's word; it is back-pressure, not a fault
+class Overloaded(LoopwrightError):
     """Raised when a mailbox or the runtime is full; nothing was accepted, try again later."""

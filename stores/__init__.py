@@ -1,1 +1,6 @@
-"""stores."""
+"""What is kept: the Store Protocol and the stores that ship with loopwright."""
+
+from __future__ import annotations
+
+from ._protocol import AppendResult as AppendResult
+from ._protocol import Store as Store

@@ -1,0 +1,227 @@
+"""What a model may say: a closed, versioned union, and the one place where it is parsed.
+
+Provider formats never get past an adapter; it builds these types, or hands the model's own
+JSON to `parse_decision`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Annotated, Literal, TypeAlias, cast
+from typing import Final as Constant
+
+from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
+
+from ._errors import RemoteProtocolError
+from ._ids import CallId
+from ._json import JsonObject, JsonValue, check_json, parse_arguments, parse_json
+
+NAME_LIMIT: Constant = 128
+RAW_LIMIT: Constant = 2_000
+
+
+@dataclass(frozen=True, slots=True)
+class ToolCall:
+    """One requested call whose arguments are a JSON object."""
+
+    call_id: CallId
+    tool_name: str
+    arguments: JsonObject
+    normalized: tuple[str, ...] = ()
+    """How the arguments' text had to be read to be an object; see `parse_arguments`."""
+
+
+@dataclass(frozen=True, slots=True)
+class BrokenCall:
+    """One requested call whose arguments could not be parsed.
+
+    It is a type of its own so that no policy and no approver is ever given arguments that
+    the model did not write.
+    """
+
+    call_id: CallId
+    tool_name: str
+    problem: str
+    raw: str
+    """The text as it came, bounded."""
+
+
+AnyCall: TypeAlias = ToolCall | BrokenCall
+Calls: TypeAlias = tuple[Annotated[ToolCall | BrokenCall, Field(union_mode="left_to_right")], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Final:
+    """The model claims to be done."""
+
+    answer: str = ""
+    output: JsonValue = None
+    """A JSON value instead of a text, checked against the agent's output type."""
+    kind: Literal["final"] = "final"
+    schema_version: Literal[1] = 1
+
+
+@dataclass(frozen=True, slots=True)
+class ToolCalls:
+    """The model asks for a batch of calls."""
+
+    calls: Calls
+    commentary: str = ""
+    kind: Literal["tool_calls"] = "tool_calls"
+    schema_version: Literal[1] = 1
+
+
+@dataclass(frozen=True, slots=True)
+class RequestApproval:
+    """The model itself asks for a human's yes before its calls run."""
+
+    calls: Calls
+    reason: str
+    kind: Literal["request_approval"] = "request_approval"
+    schema_version: Literal[1] = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Clarification:
+    """The model needs an answer from the user."""
+
+    question: str
+    kind: Literal["clarification"] = "clarification"
+    schema_version: Literal[1] = 1
+
+
+@dataclass(frozen=True, slots=True)
+class CannotContinue:
+    """The model gives up, with a code for machines and a reason for people."""
+
+    code: str
+    reason: str
+    kind: Literal["cannot_continue"] = "cannot_continue"
+    schema_version: Literal[1] = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Malformed:
+    """What came instead of a decision. Never made by a model: it is how a fault is kept."""
+
+    problem: str
+    raw: str
+    kind: Literal["malformed"] = "malformed"
+    schema_version: Literal[1] = 1
+
+
+Decision: TypeAlias = Final | ToolCalls | RequestApproval | Clarification | CannotContinue
+"""What a model may say."""
+
+Proposed: TypeAlias = Annotated[Decision | Malformed, Field(discriminator="kind")]
+"""What is stored of a model's reply: a decision, or the fault that came in its place."""
+
+_adapter: TypeAdapter[Decision] = TypeAdapter(
+    Annotated[Decision, Field(discriminator="kind")], config=ConfigDict(extra="forbid")
+)
+
+
+def bounded(text: str, limit: int = NAME_LIMIT) -> str:
+    """Cut and escape a text a model wrote, so that it can be echoed safely."""
+    shown = text if len(text) <= limit else f"{text[:limit]}… ({len(text)} characters)"
+    return "".join(c if c.isprintable() else f"\\x{ord(c):02x}" for c in shown)
+
+
+def parse_call(call_id: str, tool_name: str, arguments: object = None) -> AnyCall:
+    """Build a call from what a provider sent; arguments may be text, bytes, an object or absent.
+
+    Never raises: what cannot be parsed becomes a `BrokenCall`, which gets its own result.
+    """
+    identity = CallId(call_id)
+    if arguments is not None and not isinstance(arguments, str | bytes | Mapping):
+        problem = f"the arguments must be a JSON object, not {type(arguments).__name__}"
+        return BrokenCall(identity, tool_name, problem, bounded(repr(arguments), RAW_LIMIT))
+    given = cast("str | bytes | Mapping[str, object] | None", arguments)
+    try:
+        parsed = parse_arguments(given)
+    except RemoteProtocolError as error:
+        return BrokenCall(identity, tool_name, str(error), _raw(given))
+    return ToolCall(identity, tool_name, parsed.value, parsed.normalized)
+
+
+def parse_decision(raw: object) -> Decision:
+    """Parse a model's decision from JSON text, a mapping, or an already typed decision.
+
+    Calls inside may carry their arguments as text, as an object, or not at all.
+
+    Raises:
+        RemoteProtocolError: For an unknown kind, field or version, or anything that is not a
+            decision; `where` is the path.
+    """
+    if isinstance(raw, Final | ToolCalls | RequestApproval | Clarification | CannotContinue):
+        return _checked(raw)
+    value: object = raw
+    if isinstance(raw, str | bytes):
+        value = parse_json(raw, where="decision")
+    if not isinstance(value, Mapping):
+        problem = f"must be a JSON object with a `kind`, not {type(value).__name__}"
+        raise RemoteProtocolError("decision", problem)
+    fields = dict(cast("Mapping[str, object]", value))
+    if isinstance(fields.get("calls"), list | tuple):
+        fields["calls"] = tuple(
+            _wire_call(call, f"decision.calls[{index}]")
+            for index, call in enumerate(cast("list[object]", fields["calls"]))
+        )
+    elif "output" in fields:
+        check_json(fields["output"], where="decision.output")
+    try:
+        return _adapter.validate_python(fields)
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False)[0]
+        path = ".".join(str(part) for part in ("decision", *first["loc"]))
+        raise RemoteProtocolError(bounded(path), first["msg"]) from None
+
+
+def raw_text(raw: object) -> str:
+    """Keep a bounded text of a reply that was no decision."""
+    return _raw(raw) if isinstance(raw, str | bytes) else bounded(repr(raw), RAW_LIMIT)
+
+
+def _raw(given: object) -> str:
+    text = given.decode("utf-8", "replace") if isinstance(given, bytes) else given
+    return bounded(text if isinstance(text, str) else repr(text), RAW_LIMIT)
+
+
+def _checked(decision: Decision) -> Decision:
+    """Give typed decisions the same strictness: their arguments are objects somebody built."""
+    if isinstance(decision, Final):
+        check_json(decision.output, where="decision.output")
+        return decision
+    if isinstance(decision, ToolCalls | RequestApproval):
+        calls = tuple(
+            _recheck(call) if isinstance(call, ToolCall) else call for call in decision.calls
+        )
+        if calls == decision.calls:
+            return decision
+        if isinstance(decision, ToolCalls):
+            return ToolCalls(calls, decision.commentary)
+        return RequestApproval(calls, decision.reason)
+    return decision
+
+
+def _recheck(call: ToolCall) -> AnyCall:
+    parsed = parse_call(call.call_id, call.tool_name, call.arguments)
+    return parsed if isinstance(parsed, BrokenCall) else call
+
+
+def _wire_call(call: object, where: str) -> AnyCall:
+    if isinstance(call, ToolCall):
+        return _recheck(call)
+    if isinstance(call, BrokenCall):
+        return call
+    if not isinstance(call, Mapping):
+        raise RemoteProtocolError(where, f"must be an object, not {type(call).__name__}")
+    fields = cast("Mapping[str, object]", call)
+    unknown = set(fields) - {"call_id", "tool_name", "arguments"}
+    if unknown:
+        raise RemoteProtocolError(where, f"has the unknown field {bounded(min(unknown))!r}")
+    call_id, tool_name = fields.get("call_id"), fields.get("tool_name")
+    if not isinstance(call_id, str) or not isinstance(tool_name, str):
+        raise RemoteProtocolError(where, "needs a text `call_id` and a text `tool_name`")
+    return parse_call(call_id, tool_name, fields.get("arguments"))

@@ -1,0 +1,95 @@
+"""What goes to a store and comes back: batches of encoded records, heads and leases.
+
+A store never looks into a record: it keeps lines, refuses what does not fit, and answers
+questions about heads.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+from ._ids import InvocationId
+from ._reasons import Reason
+from ._records import Record
+
+Status: TypeAlias = Literal["running", "suspended", "ended"]
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A record and its one encoding, which is stored, kept as history, and never made again."""
+
+    record: Record
+    line: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Head:
+    """What is listed of an invocation without reading its journal."""
+
+    agent: str
+    status: Status
+    reason: Reason | None
+    """Why it is suspended or ended; `None` while it runs."""
+    at: float
+    """Wall clock of the change, seconds since the epoch."""
+    goal: str = ""
+    key: str | None = None
+    detail: str = ""
+    """The question or the proposal digest somebody has to answer."""
+
+
+@dataclass(frozen=True, slots=True)
+class Append:
+    """Records of one invocation that are stored together or not at all.
+
+    The append with `first_seq` 1 creates the invocation, owned by `worker` under `fence` 1.
+    """
+
+    invocation_id: InvocationId
+    fence: int
+    first_seq: int
+    """The seq of the first line; each further line has the next one."""
+    lines: tuple[bytes, ...]
+    worker: str
+    head: Head | None = None
+    """Set where the status changes. Leaving `running` releases the ownership with it."""
+
+    @property
+    def last_seq(self) -> int:
+        """The seq of the last line."""
+        return self.first_seq + len(self.lines) - 1
+
+
+@dataclass(frozen=True, slots=True)
+class Lease:
+    """One ownership period of an invocation."""
+
+    invocation_id: InvocationId
+    worker: str
+    fence: int
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """A line of a listing."""
+
+    invocation_id: InvocationId
+    head: Head
+    seq: int
+    """The last stored seq."""
+    created_at: float
+    owner: str | None
+    """The worker that owns it, if any."""
+    owner_alive: bool
+    """Whether that worker's heartbeat is fresh."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """A journal as read back."""
+
+    summary: Summary
+    first_seq: int
+    lines: tuple[bytes, ...]

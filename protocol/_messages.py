@@ -1,0 +1,351 @@
+"""What the actors say to each other: frozen values, each with the ids it belongs to.
+
+Commands are imperative, replies in the past tense, verdicts nouns. Everything is told with a
+reply address; a denial is a reply, not an error.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from ._budget import Budget, Principal, Usage
+from ._decisions import Decision, Proposed
+from ._history import History
+from ._ids import AttemptId, CallId, EffectKey, InvocationId, ProposalDigest
+from ._journal import Append
+from ._json import JsonObject, JsonValue
+from ._outcome import Outcome
+from ._records import Ask, InvocationStarted, Verdict
+from ._results import Effect, ToolResult
+
+
+# ---------------------------------------------------------------- what people and callers say
+@dataclass(frozen=True, slots=True)
+class Start:
+    """Begin a new invocation."""
+
+    started: InvocationStarted
+
+
+@dataclass(frozen=True, slots=True)
+class Recover:
+    """Go on from what is stored: the former owner is gone."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cancel:
+    """Stop: nothing new is dispatched from here on."""
+
+    reason: str
+    by: str
+    hard: bool = False
+    """Don't wait out the grace period for writes in flight."""
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerApproval:
+    """Say yes or no to the calls of one proposal."""
+
+    digest: ProposalDigest
+    approved: bool
+    by: str
+    calls: tuple[CallId, ...] | None = None
+    """Which calls; `None` means every one not answered yet."""
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """Answer the model's question."""
+
+    text: str
+    by: str
+
+
+@dataclass(frozen=True, slots=True)
+class Grant:
+    """Let a failed, resumable invocation go on, with more budget if given."""
+
+    budget: Budget | None
+    by: str
+
+
+@dataclass(frozen=True, slots=True)
+class Tick:
+    """Time has passed: look whether anything is due."""
+
+
+# ---------------------------------------------------------------- Supervisor and Decider
+@dataclass(frozen=True, slots=True)
+class Decide:
+    """Ask the model for the decision of this turn."""
+
+    invocation_id: InvocationId
+    turn: int
+    goal: str
+    history: History
+    principal: Principal
+    notice: str | None
+    metadata: JsonValue
+    context_chars: int
+    """Size of what is shown, for an estimate where the model reports no usage."""
+
+
+@dataclass(frozen=True, slots=True)
+class CancelDecide:
+    """Give up waiting for that decision."""
+
+    invocation_id: InvocationId
+    turn: int
+
+
+@dataclass(frozen=True, slots=True)
+class Decided:
+    """The model replied; what it said may be malformed."""
+
+    turn: int
+    decision: Proposed
+    usage: Usage
+    model: str = ""
+    response_id: str = ""
+    attempts: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class DecideFailed:
+    """The model gave no reply."""
+
+    turn: int
+    error: str
+
+
+# ---------------------------------------------------------------- Supervisor and Validator
+@dataclass(frozen=True, slots=True)
+class PlannedCall:
+    """One call of a batch: as it will run, or with the result that refuses it."""
+
+    call_id: CallId
+    tool_name: str
+    effect: Effect
+    arguments: JsonObject
+    """After defaults and coercion."""
+    effect_key: EffectKey | None = None
+    """Set for writes."""
+    refused: ToolResult | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """A validated batch: its calls in declared order, and the stages they run in."""
+
+    calls: tuple[PlannedCall, ...]
+    stages: tuple[tuple[int, ...], ...]
+    """Indexes into `calls`; the calls of one stage run at the same time."""
+    fingerprint: bytes
+    """Equal for batches of the same names and canonical arguments, in any order."""
+    verdicts: tuple[Verdict, ...] = ()
+    fault: str | None = None
+    """What was wrong with the batch at call level; its writes are then refused."""
+
+
+@dataclass(frozen=True, slots=True)
+class Validate:
+    """Check a decision against schemas and today's policy."""
+
+    invocation_id: InvocationId
+    turn: int
+    decision: Decision
+    principal: Principal
+    approved: tuple[CallId, ...] = ()
+    denied: tuple[tuple[CallId, str], ...] = ()
+    """Calls a human said no to, each with who and why."""
+    digest: ProposalDigest | None = None
+    """What the answers were given for; void if the proposal is another one today."""
+
+
+@dataclass(frozen=True, slots=True)
+class Accepted:
+    """It may go on: with this plan, or with this checked output of a final answer."""
+
+    plan: Plan | None = None
+    output: JsonValue = None
+
+
+@dataclass(frozen=True, slots=True)
+class NeedsApproval:
+    """A human has to answer before anything of the batch starts."""
+
+    plan: Plan
+    digest: ProposalDigest
+    asks: tuple[Ask, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Faulty:
+    """The decision as a whole is unusable: nothing of it runs."""
+
+    problem: str
+
+
+ValidationVerdict: TypeAlias = Accepted | NeedsApproval | Faulty
+
+
+@dataclass(frozen=True, slots=True)
+class Validated:
+    """The Validator's answer."""
+
+    turn: int
+    verdict: ValidationVerdict
+
+
+# ---------------------------------------------------------------- Supervisor and ProgressTracker
+@dataclass(frozen=True, slots=True)
+class Assess:
+    """May this batch run, or has it been seen too often?"""
+
+    turn: int
+    fingerprint: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Stalled:
+    """No progress: which signal says so, on what evidence."""
+
+    signal: str
+    evidence: str
+
+
+@dataclass(frozen=True, slots=True)
+class Assessed:
+    """The tracker's answer before a batch runs; no `stalled` means it may."""
+
+    turn: int
+    stalled: Stalled | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Observe:
+    """A batch has run and is committed."""
+
+    turn: int
+    fingerprint: bytes
+    results: tuple[ToolResult, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Observed:
+    """The tracker's answer after a batch; no `stalled` means to go on."""
+
+    turn: int
+    stalled: Stalled | None = None
+
+
+# ---------------------------------------------------------------- Supervisor and ToolExecutor
+@dataclass(frozen=True, slots=True)
+class Execute:
+    """Run one attempt of one call."""
+
+    invocation_id: InvocationId
+    turn: int
+    call_id: CallId
+    attempt_id: AttemptId
+    attempt: int
+    tool_name: str
+    effect: Effect
+    arguments: JsonObject
+    effect_key: EffectKey | None
+    principal: Principal
+
+
+@dataclass(frozen=True, slots=True)
+class Interrupt:
+    """Stop waiting for this attempt: interrupt the body, which may not obey."""
+
+    invocation_id: InvocationId
+    turn: int
+    attempt_id: AttemptId
+    tool_name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Executed:
+    """One attempt has its result."""
+
+    turn: int
+    attempt_id: AttemptId
+    result: ToolResult
+
+
+# ---------------------------------------------------------------- Supervisor and Committer
+@dataclass(frozen=True, slots=True)
+class Commit:
+    """Make these records durable, after all earlier ones of this invocation."""
+
+    append: Append
+
+
+@dataclass(frozen=True, slots=True)
+class Committed:
+    """Everything up to this seq is durable."""
+
+    last_seq: int
+
+
+@dataclass(frozen=True, slots=True)
+class CommitFailed:
+    """These records are not durable, and will not be."""
+
+    last_seq: int
+    error: str
+    fenced: bool = False
+    """Whether another worker owns the invocation now."""
+
+
+# ---------------------------------------------------------------- from the Supervisor to the runtime
+@dataclass(frozen=True, slots=True)
+class Rested:
+    """The invocation is at rest: suspended or over. It leaves memory."""
+
+    outcome: Outcome
+
+
+@dataclass(frozen=True, slots=True)
+class Late:
+    """A reply to something nobody waits for any more; traced, never acted upon."""
+
+    what: str
+
+
+Input: TypeAlias = (
+    Start
+    | Recover
+    | Cancel
+    | AnswerApproval
+    | Answer
+    | Grant
+    | Tick
+    | Decided
+    | DecideFailed
+    | Validated
+    | Assessed
+    | Observed
+    | Executed
+    | Committed
+    | CommitFailed
+)
+"""What a machine takes."""
+
+Output: TypeAlias = (
+    Decide
+    | CancelDecide
+    | Validate
+    | Assess
+    | Observe
+    | Execute
+    | Interrupt
+    | Commit
+    | Rested
+    | Late
+)
+"""What a machine says."""

@@ -1,0 +1,112 @@
+"""What a caller gets when an invocation is at rest."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+from ._budget import NO_USAGE, Budget, Usage
+from ._history import History
+from ._ids import CallId, EffectKey, InvocationId, ProposalDigest
+from ._json import JsonValue
+from ._reasons import Reason
+from ._records import Ask
+
+EffectStatus: TypeAlias = Literal["dispatched", "committed", "rejected", "outcome_unknown"]
+
+
+@dataclass(frozen=True, slots=True)
+class EffectEntry:
+    """One line of the effect ledger: a write that was dispatched, and what is known of it."""
+
+    effect_key: EffectKey
+    tool_name: str
+    turn: int
+    call_id: CallId
+    status: EffectStatus
+    receipt: JsonValue = None
+    """What the tool returned; the only evidence that the write happened."""
+
+
+@dataclass(frozen=True, slots=True)
+class ApprovalProposal:
+    """What a human has to decide: these calls, exactly so, under this digest."""
+
+    digest: ProposalDigest
+    asks: tuple[Ask, ...]
+    answered: tuple[CallId, ...] = ()
+    """Calls that already have an answer."""
+
+
+@dataclass(frozen=True, slots=True)
+class OpenCall:
+    """A call of the unfinished turn that has no result."""
+
+    call_id: CallId
+    tool_name: str
+    dispatched: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Partial:
+    """What an invocation that did not complete leaves behind."""
+
+    turns: int
+    """Committed turns."""
+    commentary: str
+    """The last text the model wrote beside its calls."""
+    open_calls: tuple[OpenCall, ...]
+    effects: tuple[EffectEntry, ...]
+    """Every write that was dispatched, and what is known of it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Spent:
+    """What an invocation has used so far."""
+
+    steps: int = 0
+    tool_calls: int = 0
+    usage: Usage = NO_USAGE
+    active_seconds: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """How an invocation came to rest."""
+
+    invocation_id: InvocationId
+    reason: Reason
+    answer: str
+    output: JsonValue
+    partial: Partial | None
+    """Filled for every reason but `completed`."""
+    spent: Spent
+    budget: Budget
+    """The limits in force, grants included."""
+    proposal: ApprovalProposal | None
+    question: str
+    cause: str | None
+    """What went wrong, one sentence."""
+    history: History
+    state_version: int
+    """Seq of the last durable record."""
+
+    @property
+    def steps(self) -> int:
+        """Decisions the model made."""
+        return self.spent.steps
+
+    @property
+    def tool_calls(self) -> int:
+        """Calls that were dispatched."""
+        return self.spent.tool_calls
+
+    @property
+    def usage(self) -> Usage:
+        """Tokens used."""
+        return self.spent.usage
+
+    @property
+    def completed(self) -> bool:
+        """Whether there is an answer."""
+        return self.reason is Reason.COMPLETED

@@ -1,0 +1,296 @@
+"""The journal: facts in the past tense, appended per invocation as (invocation id, seq).
+
+State is a fold over these records and nothing is stored that the fold cannot rebuild. A
+committed turn is self-contained: the write-ahead records of a turn (`TurnProposed`,
+`CallDispatched`, `CallCompleted`, the approval records) matter only until its
+`TurnCommitted` is there, and that one record is also the history a model is shown.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, Literal, TypeAlias
+
+import orjson
+from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
+
+from ._budget import Budget, Principal, Usage
+from ._canonical import dumps
+from ._decisions import Proposed
+from ._errors import JournalCorruptError
+from ._ids import CallId, EffectKey, InvocationId, ProposalDigest
+from ._json import JsonObject, JsonValue
+from ._reasons import Reason
+from ._results import ToolResult
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What policy said of one call, kept as evidence."""
+
+    call_id: CallId
+    verdict: Literal["allow", "ask", "deny"]
+    rule: str
+    """The name of the rule that decided."""
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """What was wrong with a turn, where the model has to do better."""
+
+    level: Literal["decision", "call"]
+    """`decision`: nothing of it ran. `call`: some calls were refused, sound reads ran."""
+    problem: str
+
+
+@dataclass(frozen=True, slots=True)
+class Proposal:
+    """One reply of the model, with the evidence the phases before execution leave."""
+
+    decision: Proposed
+    usage: Usage
+    model: str = ""
+    response_id: str = ""
+    attempts: int = 1
+    context_digest: str = ""
+    """Digest of everything committed that the model was shown."""
+    verdicts: tuple[Verdict, ...] = ()
+    """What policy said, where it said more than a plain yes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """One call that waits for a human, exactly as it will run."""
+
+    call_id: CallId
+    tool_name: str
+    arguments: JsonObject
+    """After defaults and coercion."""
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class CallAnswer:
+    """A human's answer for one call."""
+
+    call_id: CallId
+    approved: bool
+
+
+@dataclass(frozen=True, slots=True)
+class InvocationStarted:
+    """The invocation exists; definitions, budget and principal are pinned."""
+
+    invocation_id: InvocationId
+    agent: str
+    agent_version: str
+    policy_version: str
+    goal: str
+    principal: Principal
+    budget: Budget
+    at: float
+    """Wall clock, seconds since the epoch; for people, no decision rests on it."""
+    key: str | None = None
+    metadata: JsonValue = None
+    kind: Literal["invocation_started"] = "invocation_started"
+    v: Literal[1] = 1
+
+
+@dataclass(frozen=True, slots=True)
+class NoticeInjected:
+    """The runtime told the model something, once, before this turn's reply."""
+
+    turn: int
+    notice: Literal["soft_stop"]
+    text: str
+    at: float
+    kind: Literal["notice_injected"] = "notice_injected"
+    v: Literal[1] = 1
+
+
+@dataclass(frozen=True, slots=True)
+class TurnProposed:
+    """The model replied; write-ahead of the turn."""
+
+    turn: int
+    proposal: Proposal
+    at: float
+    kind: Literal["turn_proposed"] = "turn_proposed"
+    v: Literal[1] = 1
+
+
+@dataclass(frozen=True, slots=True)
+class CallDispatched:
+    """A write is about to be handed to its tool; durable before it is."""
+
+    turn: int
+    call_id: CallId
+    attempt: int
+    tool_name: str
+    arguments: JsonObject
+    """What the tool gets, after defaults and coercion."""
+    effect_key: EffectKey
+    at: float
+    kind: Literal["call_dispatched"] = "call_dispatched"
+    v: Literal[1] = 1
+
+
+@dataclass(frozen=True, slots=True)
+class CallCompleted:
+    """One call of an open turn has its result."""
+
+    turn: int
+    result: ToolResult
+    at: float
+    kind: Literal["call_completed"] = "call_completed"
+    v: Literal[1] = 1
+
+
+@dataclass(frozen=True, slots=True)
+class TurnCommitted:
+    """The whole turn: the proposal and one result for each of its calls, in declared order."""
+
+    turn: int
+    proposal: Proposal
+    results: tuple[ToolResult, ...]
+    tool_calls: int
+    """How many of its calls were dispatched."""
+    active_seconds: float
+    """Running time of the invocation so far."""
+    at: float
+    fault: Fault | None = None
+    kind: Literal["turn_committed"] = "turn_committed"
+    v: Literal[1] = 1
+
+
+@dataclass(frozen=True, slots=True)
+class ApprovalRequested:
+    """A human is asked about this exact set of calls."""
+
+    turn: int
+    digest: ProposalDigest
+    asks: tuple[Ask, ...]
+    at: float
+    kind: Literal["approval_requested"] = "approval_requested"
+    v: Literal[1] = 1
+
+
+@dataclass(frozen=True, slots=True)
+class ApprovalDecided:
+    """A human answered for some or all of the calls asked about."""
+
+    turn: int
+    digest: ProposalDigest
+    answers: tuple[CallAnswer, ...]
+    by: str
+    at: float
+    reason: str = ""
+    kind: Literal["approval_decided"] = "approval_decided"
+    v: Literal[1] = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Suspended:
+    """The invocation waits for somebody; it holds no task, thread or lease."""
+
+    reason: Reason
+    active_seconds: float
+    at: float
+    question: str = ""
+    kind: Literal["suspended"] = "suspended"
+    v: Literal[1] = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Resumed:
+    """Somebody let the invocation go on: with an answer, a grant, or a plain resume."""
+
+    by: str
+    at: float
+    answer: str | None = None
+    grant: Budget | None = None
+    kind: Literal["resumed"] = "resumed"
+    v: Literal[1] = 1
+
+
+@dataclass(frozen=True, slots=True)
+class CancelRequested:
+    """Somebody wants it to stop; from here on nothing new is dispatched."""
+
+    reason: str
+    by: str
+    at: float
+    kind: Literal["cancel_requested"] = "cancel_requested"
+    v: Literal[1] = 1
+
+
+@dataclass(frozen=True, slots=True)
+class InvocationEnded:
+    """The invocation is over, for this reason."""
+
+    reason: Reason
+    active_seconds: float
+    at: float
+    answer: str = ""
+    output: JsonValue = None
+    cause: str | None = None
+    kind: Literal["invocation_ended"] = "invocation_ended"
+    v: Literal[1] = 1
+
+
+Record: TypeAlias = (
+    InvocationStarted
+    | NoticeInjected
+    | TurnProposed
+    | CallDispatched
+    | CallCompleted
+    | TurnCommitted
+    | ApprovalRequested
+    | ApprovalDecided
+    | Suspended
+    | Resumed
+    | CancelRequested
+    | InvocationEnded
+)
+
+_STRICT = ConfigDict(extra="forbid", defer_build=True)
+_records: TypeAdapter[Record] = TypeAdapter(
+    Annotated[Record, Field(discriminator="kind")], config=_STRICT
+)
+VERSION = 1
+
+
+def encode_record(record: Record) -> bytes:
+    """Write a record as one line of JSON without a line break."""
+    return dumps(record)
+
+
+def decode_record(line: bytes) -> Record:
+    """Read one line back.
+
+    Raises:
+        JournalCorruptError: If it is no record, or of a version this code does not know.
+    """
+    try:
+        return _records.validate_json(line)
+    except ValidationError as error:
+        raise _unreadable(line, error) from None
+
+
+def _unreadable(line: bytes, error: ValidationError) -> JournalCorruptError:
+    try:
+        raw = orjson.loads(line)
+        version, kind = raw.get("v"), raw.get("kind")
+    except (orjson.JSONDecodeError, AttributeError):
+        return JournalCorruptError("a journal record is not JSON; restore the store from a backup")
+    if isinstance(version, int) and version > VERSION:
+        return JournalCorruptError(
+            f"the journal record {kind!r} has version {version}, this loopwright reads up to "
+            f"{VERSION}; upgrade loopwright to open it"
+        )
+    first = error.errors(include_url=False, include_input=False)[0]
+    path = ".".join(str(part) for part in first["loc"])
+    return JournalCorruptError(
+        f"the journal record {kind!r} is malformed at {path}: {first['msg']}"
+    )

@@ -1,0 +1,282 @@
+"""State is a fold over the journal: `InvocationState.apply` is the only way it changes.
+
+A live invocation applies each record once it is durable, a recovered one applies what it
+reads back, so both are the same by construction. *Protocol state* says how far execution has
+come, *business state* what the task knows and changed; they are two types because a model's
+sentence "refund done" is only ever the text of a decision, never a fact about the world.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass, field
+from typing import assert_never
+
+from ._budget import NO_USAGE, Budget, Usage
+from ._decisions import RequestApproval, ToolCalls
+from ._errors import JournalCorruptError
+from ._history import Turn
+from ._ids import CallId, EffectKey
+from ._journal import Entry, Status
+from ._json import JsonValue
+from ._outcome import ApprovalProposal, EffectEntry, EffectStatus, OpenCall, Partial, Spent
+from ._reasons import Ending, Reason
+from ._records import (
+    ApprovalDecided,
+    ApprovalRequested,
+    CallCompleted,
+    CallDispatched,
+    CancelRequested,
+    InvocationEnded,
+    InvocationStarted,
+    NoticeInjected,
+    Proposal,
+    Resumed,
+    Suspended,
+    TurnCommitted,
+    TurnProposed,
+)
+from ._results import ResultStatus, ToolResult
+
+
+@dataclass(slots=True)
+class OpenTurn:
+    """A turn whose proposal is durable and whose `TurnCommitted` is not."""
+
+    number: int
+    proposal: Proposal
+    attempts: dict[CallId, int] = field(default_factory=dict[CallId, int])
+    """Dispatched writes: how often."""
+    results: dict[CallId, ToolResult] = field(default_factory=dict[CallId, ToolResult])
+    request: ApprovalRequested | None = None
+    answers: dict[CallId, ApprovalDecided] = field(default_factory=dict[CallId, ApprovalDecided])
+
+    def unanswered(self) -> tuple[CallId, ...]:
+        """Calls a human was asked about and has not answered."""
+        asks = self.request.asks if self.request is not None else ()
+        return tuple(ask.call_id for ask in asks if ask.call_id not in self.answers)
+
+    def approved(self, call_id: CallId) -> bool:
+        """Whether a human said yes to this call."""
+        decided = self.answers.get(call_id)
+        return decided is not None and any(
+            answer.call_id == call_id and answer.approved for answer in decided.answers
+        )
+
+
+@dataclass(slots=True)
+class ProtocolState:
+    """How far execution has come."""
+
+    started: InvocationStarted
+    budget: Budget
+    status: Status = "running"
+    reason: Reason | None = None
+    seq: int = 0
+    turn: int = 0
+    """The last committed turn."""
+    steps: int = 0
+    tool_calls: int = 0
+    usage: Usage = NO_USAGE
+    active_seconds: float = 0.0
+    soft_stopped: bool = False
+    """Whether the soft-stop notice was given under the present budget."""
+    faulty_decisions: int = 0
+    """Consecutive turns with a decision-level fault."""
+    faulty_turns: int = 0
+    """Consecutive turns with any fault."""
+    open: OpenTurn | None = None
+    cancelling: CancelRequested | None = None
+    question: str = ""
+    cause: str | None = None
+
+
+@dataclass(slots=True)
+class BusinessState:
+    """What the task knows and changed."""
+
+    goal: str
+    metadata: JsonValue
+    turns: list[Turn] = field(default_factory=list[Turn])
+    effects: dict[EffectKey, EffectEntry] = field(default_factory=dict[EffectKey, EffectEntry])
+    commentary: str = ""
+    answer: str = ""
+    output: JsonValue = None
+
+
+class InvocationState:
+    """Everything the journal says of one invocation.
+
+    Raises:
+        JournalCorruptError: By `apply`, for a record that cannot follow the ones before it.
+    """
+
+    __slots__ = ("_context", "_notice", "business", "context_chars", "protocol")
+
+    def __init__(self, started: InvocationStarted) -> None:
+        self.protocol = ProtocolState(started, started.budget)
+        self.business = BusinessState(started.goal, started.metadata)
+        self.context_chars = len(started.goal)
+        """Size of goal and history, for estimates."""
+        self._context = hashlib.sha256(started.goal.encode("utf-8", "replace"))
+        self._notice: str | None = None
+
+    @property
+    def context_digest(self) -> str:
+        """Digest of the goal and every committed turn: what a model can have been shown."""
+        return self._context.hexdigest()[:32]
+
+    @property
+    def spent(self) -> Spent:
+        """What has been used, as far as it is durable."""
+        p = self.protocol
+        return Spent(p.steps, p.tool_calls, p.usage, p.active_seconds)
+
+    def proposal(self) -> ApprovalProposal | None:
+        """What a human has to decide, if anything."""
+        turn = self.protocol.open
+        if turn is None or turn.request is None or self.protocol.status == "ended":
+            return None
+        return ApprovalProposal(turn.request.digest, turn.request.asks, tuple(turn.answers))
+
+    def partial(self) -> Partial:
+        """What is there, should the invocation not complete."""
+        turn = self.protocol.open
+        calls: tuple[OpenCall, ...] = ()
+        if turn is not None and isinstance(turn.proposal.decision, ToolCalls | RequestApproval):
+            calls = tuple(
+                OpenCall(call.call_id, call.tool_name, call.call_id in turn.attempts)
+                for call in turn.proposal.decision.calls
+                if call.call_id not in turn.results
+            )
+        business = self.business
+        return Partial(
+            len(business.turns), business.commentary, calls, tuple(business.effects.values())
+        )
+
+    def apply(self, entry: Entry) -> None:
+        """Take in the next durable record."""
+        p, record = self.protocol, entry.record
+        p.seq += 1
+        match record:
+            case TurnCommitted():
+                self._turn_committed(record, entry.line)
+            case TurnProposed():
+                p.open = OpenTurn(record.turn, record.proposal)
+            case CallDispatched():
+                turn = self._open(record.turn)
+                turn.attempts[record.call_id] = record.attempt
+                self.business.effects[record.effect_key] = EffectEntry(
+                    record.effect_key, record.tool_name, record.turn, record.call_id, "dispatched"
+                )
+            case CallCompleted():
+                self._open(record.turn).results[record.result.call_id] = record.result
+                self._effect(record.turn, record.result)
+            case ApprovalRequested():
+                turn = self._open(record.turn)
+                turn.request = record
+                turn.answers = {}
+            case ApprovalDecided():
+                turn = self._open(record.turn)
+                for answer in record.answers:
+                    turn.answers.setdefault(answer.call_id, record)
+            case NoticeInjected():
+                p.soft_stopped = True
+                self._notice = record.text
+            case Suspended():
+                p.status, p.reason, p.question = "suspended", record.reason, record.question
+                p.active_seconds = record.active_seconds
+            case Resumed():
+                self._resumed(record)
+            case CancelRequested():
+                p.cancelling = p.cancelling or record
+            case InvocationEnded():
+                p.status, p.reason, p.cause = "ended", record.reason, record.cause
+                p.active_seconds = record.active_seconds
+                self.business.answer, self.business.output = record.answer, record.output
+            case InvocationStarted():
+                if p.seq != 1:
+                    msg = f"{p.started.invocation_id}: record {p.seq} starts it a second time"
+                    raise JournalCorruptError(msg)
+            case _:
+                assert_never(record)
+
+    def _turn_committed(self, record: TurnCommitted, line: bytes) -> None:
+        p, business, decision = self.protocol, self.business, record.proposal.decision
+        if record.turn != p.turn + 1:
+            msg = f"{p.started.invocation_id}: turn {record.turn} is stored after turn {p.turn}"
+            raise JournalCorruptError(msg)
+        business.turns.append(Turn(record.turn, line, self._notice))
+        self._notice = None
+        self._context.update(line)
+        self.context_chars += len(line)
+        p.turn, p.open = record.turn, None
+        p.steps += 1
+        p.tool_calls += record.tool_calls
+        p.usage += record.proposal.usage
+        p.active_seconds = record.active_seconds
+        p.faulty_decisions = p.faulty_decisions + 1 if _unusable(record) else 0
+        p.faulty_turns = p.faulty_turns + 1 if record.fault is not None else 0
+        if isinstance(decision, ToolCalls) and decision.commentary:
+            business.commentary = decision.commentary
+        for result in record.results:
+            if result.effect_key is not None:
+                self._effect(record.turn, result)
+
+    def _resumed(self, record: Resumed) -> None:
+        p = self.protocol
+        if record.grant is not None:
+            p.budget = p.budget.grant(record.grant)
+            p.soft_stopped = False
+        if record.answer is not None and self.business.turns:
+            self.business.turns[-1].answer = record.answer
+            self.context_chars += len(record.answer)
+        p.status, p.reason, p.question, p.cause = "running", None, "", None
+        p.faulty_decisions = p.faulty_turns = 0
+
+    def _effect(self, turn: int, result: ToolResult) -> None:
+        if result.effect_key is None:
+            return
+        status: EffectStatus
+        match result.status:
+            case ResultStatus.OK:
+                status = "committed"
+            case ResultStatus.ERROR:
+                status = "rejected"
+            case _:
+                status = "outcome_unknown"
+        self.business.effects[result.effect_key] = EffectEntry(
+            result.effect_key, result.tool_name, turn, result.call_id, status, result.output
+        )
+
+    def _open(self, number: int) -> OpenTurn:
+        turn = self.protocol.open
+        if turn is None or turn.number != number:
+            msg = f"{self.protocol.started.invocation_id}: a record of turn {number}, not open"
+            raise JournalCorruptError(msg)
+        return turn
+
+
+def ending_status(reason: Reason) -> Status:
+    """How an invocation at rest for this reason is listed."""
+    return "suspended" if reason.outcome is Ending.SUSPENDED else "ended"
+
+
+def _unusable(record: TurnCommitted) -> bool:
+    return record.fault is not None and record.fault.level == "decision"
+
+
+def fold(entries: list[Entry]) -> InvocationState:
+    """Rebuild an invocation from its whole journal.
+
+    Raises:
+        JournalCorruptError: If it does not begin with its start, or records don't fit.
+    """
+    first = entries[0].record if entries else None
+    if not isinstance(first, InvocationStarted):
+        msg = "a journal does not begin with InvocationStarted; restore the store from a backup"
+        raise JournalCorruptError(msg)
+    state = InvocationState(first)
+    for entry in entries:
+        state.apply(entry)
+    return state
