@@ -131,7 +131,7 @@ def _special(value: object, parents: _Parents) -> JsonValue:
         case BaseModel():
             return _model(value, parents)
         case _ if is_dataclass(value):
-            parts = {part.name: getattr(value, part.name) for part in fields(value)}
+            parts: dict[object, object] = {p.name: getattr(value, p.name) for p in fields(value)}
             return _object(parts, _within(value, parents))
         case _:
             raise _NoFormError(_type_name(value))
