@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ._budget import NO_USAGE as NO_USAGE
 from ._budget import Budget as Budget
 from ._budget import Principal as Principal
 from ._budget import Usage as Usage

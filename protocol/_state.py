@@ -15,8 +15,8 @@ from typing import assert_never
 from ._budget import NO_USAGE, Budget, Usage
 from ._decisions import RequestApproval, ToolCalls
 from ._errors import JournalCorruptError
-from ._history import Turn
-from ._ids import CallId, EffectKey
+from ._history import History, Turn
+from ._ids import CallId, EffectKey, ProposalDigest
 from ._journal import Entry, Status
 from ._json import JsonValue
 from ._outcome import ApprovalProposal, EffectEntry, EffectStatus, OpenCall, Partial, Spent
@@ -45,8 +45,8 @@ class OpenTurn:
 
     number: int
     proposal: Proposal
-    attempts: dict[CallId, int] = field(default_factory=dict[CallId, int])
-    """Dispatched writes: how often."""
+    dispatched: dict[CallId, CallDispatched] = field(default_factory=dict[CallId, CallDispatched])
+    """The last dispatch of each write."""
     results: dict[CallId, ToolResult] = field(default_factory=dict[CallId, ToolResult])
     request: ApprovalRequested | None = None
     answers: dict[CallId, ApprovalDecided] = field(default_factory=dict[CallId, ApprovalDecided])
@@ -56,12 +56,17 @@ class OpenTurn:
         asks = self.request.asks if self.request is not None else ()
         return tuple(ask.call_id for ask in asks if ask.call_id not in self.answers)
 
-    def approved(self, call_id: CallId) -> bool:
-        """Whether a human said yes to this call."""
-        decided = self.answers.get(call_id)
-        return decided is not None and any(
-            answer.call_id == call_id and answer.approved for answer in decided.answers
-        )
+    def verdicts(self) -> tuple[tuple[CallId, ...], tuple[tuple[CallId, str], ...]]:
+        """Calls a human said yes to, and those with a no, each with who and why."""
+        approved: list[CallId] = []
+        denied: list[tuple[CallId, str]] = []
+        for call_id, decided in self.answers.items():
+            if any(a.approved for a in decided.answers if a.call_id == call_id):
+                approved.append(call_id)
+            else:
+                why = f"{decided.by}: {decided.reason}" if decided.reason else decided.by
+                denied.append((call_id, why))
+        return tuple(approved), tuple(denied)
 
 
 @dataclass(slots=True)
@@ -87,6 +92,8 @@ class ProtocolState:
     """Consecutive turns with any fault."""
     open: OpenTurn | None = None
     cancelling: CancelRequested | None = None
+    decided: frozenset[ProposalDigest] = frozenset()
+    """Proposals a human has answered, so that a second answer can be told from a wrong one."""
     question: str = ""
     cause: str | None = None
 
@@ -132,6 +139,10 @@ class InvocationState:
         p = self.protocol
         return Spent(p.steps, p.tool_calls, p.usage, p.active_seconds)
 
+    def history(self) -> History:
+        """The committed turns, as they are now."""
+        return History(self.business.turns)
+
     def proposal(self) -> ApprovalProposal | None:
         """What a human has to decide, if anything."""
         turn = self.protocol.open
@@ -145,7 +156,7 @@ class InvocationState:
         calls: tuple[OpenCall, ...] = ()
         if turn is not None and isinstance(turn.proposal.decision, ToolCalls | RequestApproval):
             calls = tuple(
-                OpenCall(call.call_id, call.tool_name, call.call_id in turn.attempts)
+                OpenCall(call.call_id, call.tool_name, call.call_id in turn.dispatched)
                 for call in turn.proposal.decision.calls
                 if call.call_id not in turn.results
             )
@@ -165,7 +176,7 @@ class InvocationState:
                 p.open = OpenTurn(record.turn, record.proposal)
             case CallDispatched():
                 turn = self._open(record.turn)
-                turn.attempts[record.call_id] = record.attempt
+                turn.dispatched[record.call_id] = record
                 self.business.effects[record.effect_key] = EffectEntry(
                     record.effect_key, record.tool_name, record.turn, record.call_id, "dispatched"
                 )
@@ -180,6 +191,8 @@ class InvocationState:
                 turn = self._open(record.turn)
                 for answer in record.answers:
                     turn.answers.setdefault(answer.call_id, record)
+                if not turn.unanswered():
+                    p.decided |= {record.digest}
             case NoticeInjected():
                 p.soft_stopped = True
                 self._notice = record.text
@@ -236,6 +249,9 @@ class InvocationState:
 
     def _effect(self, turn: int, result: ToolResult) -> None:
         if result.effect_key is None:
+            return
+        if result.status is ResultStatus.NOT_STARTED:
+            self.business.effects.pop(result.effect_key, None)
             return
         status: EffectStatus
         match result.status:

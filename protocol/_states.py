@@ -102,7 +102,7 @@ def _to(*states: RunState) -> frozenset[RunState]:
 
 _RESTING = (_S.SUSPENDED, _S.FINISHED, _S.FAILED, _S.CANCELLED)
 _STOPPABLE: Mapping[Trigger, frozenset[RunState]] = {
-    Cancel: _to(_S.CANCELLING, _S.CANCELLED, _S.FAILED),
+    Cancel: _to(_S.CANCELLING, *_RESTING),
     CommitFailed: _to(_S.CANCELLING, _S.FAILED),
 }
 
@@ -120,9 +120,7 @@ TABLE: Mapping[RunState, Mapping[Trigger, frozenset[RunState]]] = MappingProxyTy
             _S.CREATED,
             {
                 Start: _to(_S.CREATED),
-                Recover: _to(
-                    _S.PREPARE_CONTEXT, _S.DECIDE_ACTION, _S.COMPACT_OR_SAVE, _S.CANCELLING
-                ),
+                Recover: _to(_S.PREPARE_CONTEXT, _S.DECIDE_ACTION, _S.WAIT_APPROVAL, _S.CANCELLING),
                 Committed: _to(_S.PREPARE_CONTEXT),
             },
         ),
@@ -137,7 +135,9 @@ TABLE: Mapping[RunState, Mapping[Trigger, frozenset[RunState]]] = MappingProxyTy
         _S.DECIDE_ACTION: _live(
             _S.DECIDE_ACTION,
             {
-                Validated: _to(_S.DECIDE_ACTION, _S.EXECUTE_TOOL, _S.COMPACT_OR_SAVE),
+                Validated: _to(
+                    _S.DECIDE_ACTION, _S.EXECUTE_TOOL, _S.WAIT_APPROVAL, _S.COMPACT_OR_SAVE
+                ),
                 Assessed: _to(_S.EXECUTE_TOOL, _S.WAIT_APPROVAL, _S.COMPACT_OR_SAVE),
             },
         ),
@@ -161,20 +161,27 @@ TABLE: Mapping[RunState, Mapping[Trigger, frozenset[RunState]]] = MappingProxyTy
         _S.COMPACT_OR_SAVE: _live(
             _S.COMPACT_OR_SAVE,
             {
-                Committed: _to(_S.COMPACT_OR_SAVE, _S.PREPARE_CONTEXT, *_RESTING),
+                Committed: _to(
+                    _S.COMPACT_OR_SAVE,
+                    _S.PREPARE_CONTEXT,
+                    _S.DECIDE_ACTION,
+                    _S.WAIT_APPROVAL,
+                    *_RESTING,
+                ),
                 Observed: _to(_S.PREPARE_CONTEXT, _S.COMPACT_OR_SAVE),
             },
         ),
         _S.CANCELLING: _live(
             _S.CANCELLING,
             {
-                Cancel: _to(_S.CANCELLING, _S.CANCELLED, _S.FAILED),
-                Tick: _to(_S.CANCELLING, _S.CANCELLED, _S.FAILED),
-                Committed: _to(_S.CANCELLING, _S.CANCELLED, _S.FAILED),
-                CommitFailed: _to(_S.CANCELLING, _S.CANCELLED, _S.FAILED),
-                Decided: _to(_S.CANCELLING, _S.CANCELLED, _S.FAILED),
-                DecideFailed: _to(_S.CANCELLING, _S.CANCELLED, _S.FAILED),
-                Executed: _to(_S.CANCELLING, _S.CANCELLED, _S.FAILED),
+                Entered: _to(_S.CANCELLING, *_RESTING),
+                Cancel: _to(_S.CANCELLING, *_RESTING),
+                Tick: _to(_S.CANCELLING, *_RESTING),
+                Committed: _to(_S.CANCELLING, *_RESTING),
+                CommitFailed: _to(_S.CANCELLING, *_RESTING),
+                Decided: _to(_S.CANCELLING, *_RESTING),
+                DecideFailed: _to(_S.CANCELLING, *_RESTING),
+                Executed: _to(_S.CANCELLING, *_RESTING),
             },
         ),
         _S.SUSPENDED: MappingProxyType(

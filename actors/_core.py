@@ -1,0 +1,331 @@
+"""What every step of the machine rests on: the table, the journal, and time.
+
+Pure: messages in, messages out. What is durable is folded into `InvocationState`; what is not
+durable yet lives only here and dies with the process.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import NamedTuple
+
+from loopwright.policy import Policy
+from loopwright.protocol import (
+    TABLE,
+    Accepted,
+    Append,
+    CallId,
+    Commit,
+    Ending,
+    Entered,
+    Entry,
+    Fault,
+    Head,
+    InvocationEnded,
+    InvocationStarted,
+    InvocationState,
+    JsonValue,
+    NeedsApproval,
+    Outcome,
+    Output,
+    Proposal,
+    ProtocolViolation,
+    Reason,
+    Record,
+    Rested,
+    RunState,
+    Spent,
+    Suspended,
+    TurnCommitted,
+    encode_record,
+    ending_status,
+)
+
+from ._batch import Batch
+from ._clock import Instant
+
+LINGER = 0.005
+"""Seconds a record nobody waits for waits for company."""
+
+_AFTER_ENDING = {
+    Ending.FINISHED: RunState.FINISHED,
+    Ending.FAILED: RunState.FAILED,
+    Ending.CANCELLED: RunState.CANCELLED,
+    Ending.SUSPENDED: RunState.SUSPENDED,
+}
+
+
+class _Outstanding(NamedTuple):
+    """A commit on its way to the store."""
+
+    last_seq: int
+    entries: tuple[Entry, ...]
+    then: Callable[[], None] | None
+
+
+class Core:
+    """State, journal and time of one invocation."""
+
+    __slots__ = (
+        "_active_before",
+        "_active_since",
+        "_allowed",
+        "_answering",
+        "_approval_until",
+        "_assessing",
+        "_batch",
+        "_deadline",
+        "_deciding",
+        "_ending",
+        "_fence",
+        "_grace_until",
+        "_linger_due",
+        "_next_seq",
+        "_notice",
+        "_now",
+        "_observing",
+        "_out",
+        "_outstanding",
+        "_policy",
+        "_proposal",
+        "_proposed",
+        "_stop_cause",
+        "_stop_reason",
+        "_store_lost",
+        "_suspending",
+        "_validating",
+        "_verdict",
+        "_worker",
+        "folded",
+        "state",
+        "trail",
+    )
+
+    def __init__(
+        self,
+        folded: InvocationState,
+        policy: Policy,
+        *,
+        worker: str,
+        fence: int,
+    ) -> None:
+        p = folded.protocol
+        self.folded = folded
+        self.state = RunState.CREATED if p.reason is None else _AFTER_ENDING[p.reason.outcome]
+        self.trail: list[RunState] = []
+        """States entered while handling the last message, in order."""
+        self._policy = policy
+        self._worker = worker
+        self._fence = fence
+        self._next_seq = p.seq + 1
+        self._outstanding: list[_Outstanding] = []
+        self._store_lost = False
+        self._out: list[Output] = []
+        self._allowed: frozenset[RunState] = frozenset()
+        self._now = Instant(0.0, 0.0)
+        self._active_before = p.active_seconds
+        self._active_since: float | None = None
+        self._deadline: float | None = None
+        self._linger_due: float | None = None
+        self._grace_until: float | None = None
+        self._approval_until: float | None = None
+        self._deciding: int | None = None
+        self._validating: int | None = None
+        self._assessing: int | None = None
+        self._observing: int | None = None
+        self._notice: str | None = None
+        self._proposal: Proposal | None = None
+        self._proposed = False
+        self._batch: Batch | None = None
+        self._verdict: Accepted | NeedsApproval | None = None
+        self._answering: frozenset[CallId] = frozenset()
+        self._suspending = False
+        self._ending = False
+        self._stop_reason: Reason | None = None
+        self._stop_cause: str | None = None
+
+    # ------------------------------------------------------------ the table
+    def _enter(self, state: RunState) -> None:
+        """Go to a state the table allows after the present trigger."""
+        if state not in self._allowed:
+            msg = f"{self.invocation_id}: {self.state} may not lead to {state} here"
+            raise ProtocolViolation(msg)
+        if state is not self.state:
+            self.state = state
+            self.trail.append(state)
+        self._allowed = TABLE[state].get(Entered, frozenset()) | {state}
+
+    # ------------------------------------------------------------ identity
+    @property
+    def started(self) -> InvocationStarted:
+        """What was pinned at the start."""
+        return self.folded.protocol.started
+
+    @property
+    def invocation_id(self) -> str:
+        """Which invocation this is."""
+        return self.folded.protocol.started.invocation_id
+
+    @property
+    def turn(self) -> int:
+        """The number of the turn being worked on."""
+        return self.folded.protocol.turn + 1
+
+    # ------------------------------------------------------------ the journal
+    def _commit(
+        self,
+        records: Sequence[Record],
+        then: Callable[[], None] | None = None,
+        head: Head | None = None,
+    ) -> None:
+        """Send records to the store; `then` runs once they are durable."""
+        entries = tuple(Entry(record, encode_record(record)) for record in records)
+        first, self._next_seq = self._next_seq, self._next_seq + len(entries)
+        self._outstanding.append(_Outstanding(self._next_seq - 1, entries, then))
+        self._out.append(
+            Commit(
+                Append(
+                    self.started.invocation_id,
+                    self._fence,
+                    first,
+                    tuple(entry.line for entry in entries),
+                    self._worker,
+                    head,
+                )
+            )
+        )
+
+    def _head(self, reason: Reason | None, detail: str = "") -> Head:
+        started = self.started
+        status = "running" if reason is None else ending_status(reason)
+        return Head(
+            started.agent, status, reason, self._now.wall, started.goal, started.key, detail
+        )
+
+    @property
+    def _open_proposal(self) -> Proposal:
+        """The reply this turn is about."""
+        assert self._proposal is not None
+        return self._proposal
+
+    def _committed_turn(
+        self, batch: Batch | None = None, *, fault: Fault | None = None
+    ) -> TurnCommitted:
+        """Make the one event of this turn, complete in itself."""
+        return TurnCommitted(
+            self.turn,
+            self._open_proposal,
+            batch.in_order() if batch is not None else (),
+            batch.dispatched if batch is not None else 0,
+            self._active_seconds(),
+            self._now.wall,
+            fault,
+        )
+
+    # ------------------------------------------------------------ time
+    def _begin_activity(self) -> None:
+        """Start the running-time clock, and fix the deadline on the monotonic one."""
+        if self._active_since is None:
+            self._active_since = self._now.monotonic
+        deadline = self.folded.protocol.budget.deadline
+        if deadline is not None and self._deadline is None:
+            self._deadline = self._now.monotonic + deadline.timestamp() - self._now.wall
+
+    def _pause_activity(self) -> None:
+        """Stop the running-time clock: somebody is waited for."""
+        self._active_before = self._active_seconds()
+        self._active_since = None
+
+    def _active_seconds(self) -> float:
+        """Running time so far: no waiting for people, no downtime."""
+        if self._active_since is None:
+            return self._active_before
+        return self._active_before + self._now.monotonic - self._active_since
+
+    def _spent(self) -> Spent:
+        return replace(self.folded.spent, active_seconds=self._active_seconds())
+
+    @property
+    def wake_at(self) -> float | None:
+        """When the machine wants to be told that time has passed, on the monotonic clock."""
+        if self.state.at_rest:
+            return None
+        times = [self._deadline, self._linger_due, self._grace_until, self._approval_until]
+        limit = self.folded.protocol.budget.max_active_seconds
+        if limit is not None and self._active_since is not None:
+            times.append(self._active_since + limit - self._active_before)
+        return min((time for time in times if time is not None), default=None)
+
+    def _due(self, when: float | None) -> bool:
+        return when is not None and self._now.monotonic >= when
+
+    # ------------------------------------------------------------ coming to rest
+    def _end(
+        self,
+        reason: Reason,
+        *,
+        records: Sequence[Record] = (),
+        answer: str = "",
+        output: JsonValue = None,
+        cause: str | None = None,
+    ) -> None:
+        """Commit the last records and the end itself, then rest."""
+        self._ending = True
+        ended = InvocationEnded(
+            reason,
+            self._active_seconds(),
+            self._now.wall,
+            answer,
+            output,
+            cause,
+        )
+        self._commit([*records, ended], self._rest_as_folded, self._head(reason))
+
+    def _suspend(
+        self, reason: Reason, records: Sequence[Record], *, question: str = "", detail: str = ""
+    ) -> None:
+        """Commit the last records and the suspension, then rest."""
+        self._pause_activity()
+        suspended = Suspended(reason, self._active_seconds(), self._now.wall, question)
+        head = self._head(reason, detail or question)
+        self._commit([*records, suspended], self._rest_as_folded, head)
+
+    def _rest_as_folded(self) -> None:
+        """Rest for the reason that is durable, unless something was said since."""
+        if self._outstanding:
+            return
+        reason = self.folded.protocol.reason
+        if reason is None:
+            msg = f"{self.invocation_id}: came to rest without a reason"
+            raise ProtocolViolation(msg)
+        self._rest(reason, self.folded.protocol.cause)
+
+    def _rest(self, reason: Reason, cause: str | None) -> None:
+        """Go to the state of rest and say how it came out."""
+        self._enter(_AFTER_ENDING[reason.outcome])
+        self._active_since = None
+        self._out.append(Rested(self._outcome(reason, cause)))
+
+    def _outcome(self, reason: Reason, cause: str | None) -> Outcome:
+        return outcome_of(self.folded, reason, cause)
+
+
+def outcome_of(folded: InvocationState, reason: Reason, cause: str | None = None) -> Outcome:
+    """Tell how an invocation stands at rest."""
+    p, business = folded.protocol, folded.business
+    done = reason is Reason.COMPLETED
+    return Outcome(
+        invocation_id=p.started.invocation_id,
+        reason=reason,
+        answer=business.answer,
+        output=business.output,
+        partial=None if done else folded.partial(),
+        spent=folded.spent,
+        budget=p.budget,
+        proposal=folded.proposal(),
+        question=p.question,
+        cause=cause,
+        history=folded.history(),
+        state_version=p.seq,
+    )

@@ -1,0 +1,263 @@
+"""The state machine of one invocation: what it takes, and what people and time make it do.
+
+Pure: no await, no clock, no randomness; time arrives with each message. `protocol.TABLE` says
+which message has a meaning in which state.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, ClassVar
+
+from loopwright.protocol import (
+    TABLE,
+    AlreadyDecidedError,
+    Answer,
+    AnswerApproval,
+    ApprovalDecided,
+    Assessed,
+    CallAnswer,
+    CallId,
+    Cancel,
+    CommitFailed,
+    Committed,
+    Decided,
+    DecideFailed,
+    Executed,
+    Grant,
+    Input,
+    InvocationStateError,
+    Late,
+    Malformed,
+    Observed,
+    OpenTurn,
+    Output,
+    ProtocolError,
+    ProtocolViolation,
+    Reason,
+    Record,
+    Recover,
+    Resumed,
+    RunState,
+    Start,
+    Tick,
+    UnknownProposalError,
+    Validated,
+)
+
+from ._clock import Instant
+from ._stopping import Stopping
+from ._turns import Turns
+
+_FROM_PEOPLE = (Cancel, Answer, Grant)
+
+
+class Machine(Turns):
+    """The whole machine; see `Core` for what it is made of."""
+
+    __slots__ = ()
+
+    def on(self, message: Input, now: Instant) -> tuple[Output, ...]:
+        """Handle one message; what comes back is to be sent, in this order.
+
+        Raises:
+            ProtocolViolation: For a message the state has no meaning for; nothing has changed.
+            InvocationStateError: For a person's request that can't be granted now; nothing has
+                changed.
+        """
+        self._out = []
+        self.trail = []
+        self._now = now
+        kind = type(message)
+        if self._late(message):
+            return (Late(kind.__name__),)
+        allowed = TABLE[self.state].get(kind)
+        if allowed is None:
+            raise self._refusal(message)
+        self._allowed = allowed
+        self._HANDLERS[kind](self, message)
+        return tuple(self._out)
+
+    def _late(self, message: Input) -> bool:
+        """Whether it answers something nobody waits for any more."""
+        match message:
+            case Decided(turn=turn) | DecideFailed(turn=turn):
+                return turn != self._deciding
+            case Validated(turn=turn):
+                return turn != self._validating
+            case Assessed(turn=turn):
+                return turn != self._assessing
+            case Observed(turn=turn):
+                return turn != self._observing
+            case Executed(attempt_id=name, turn=turn):
+                batch = self._batch
+                return batch is None or turn != self.turn or name not in batch.running
+            case Committed(last_seq=seq):
+                return not self._outstanding or self._outstanding[0].last_seq != seq
+            case CommitFailed(last_seq=seq):
+                return all(commit.last_seq != seq for commit in self._outstanding)
+            case Tick():
+                return self.state.at_rest
+            case _:
+                return False
+
+    def _refusal(self, message: Input) -> ProtocolError:
+        where = f"invocation {self.invocation_id} is {self.state}"
+        if isinstance(message, AnswerApproval):
+            if message.digest in self.folded.protocol.decided:
+                return AlreadyDecidedError(f"{where}: this proposal was answered before")
+            return UnknownProposalError(f"{where}: no proposal is waiting for an answer")
+        kind = type(message).__name__
+        if isinstance(message, _FROM_PEOPLE):
+            return InvocationStateError(f"{where}: {kind} has no meaning there")
+        return ProtocolViolation(f"{where}: {kind} has no meaning there")
+
+    # ------------------------------------------------------------ beginning and going on
+    def _on_start(self, message: Start) -> None:
+        self._begin_activity()
+        self._commit([message.started], self._prepare, self._head(None))
+
+    def _on_recover(self, _: Recover) -> None:
+        self._begin_activity()
+        cancelling = self.folded.protocol.cancelling
+        if cancelling is not None:
+            self._stop(Reason.CANCELLED, cancelling.reason or None)
+        else:
+            self._go_on()
+
+    def _go_on(self) -> None:
+        """Take up the thread: an open turn is judged again, as policy is today."""
+        before = self.folded.protocol.open
+        if before is None:
+            self._begin_activity()
+            self._prepare()
+            return
+        self._proposal, self._proposed = before.proposal, True
+        if before.request is not None and before.unanswered():
+            self._enter(RunState.WAIT_APPROVAL)
+            self._suspend_for_approval([], before.request.digest)
+            return
+        if isinstance(before.proposal.decision, Malformed):
+            msg = f"{self.invocation_id}: a refused decision was written ahead"
+            raise ProtocolViolation(msg)
+        self._begin_activity()
+        self._enter(RunState.DECIDE_ACTION)
+        self._validate(before.proposal.decision)
+
+    def _on_committed(self, _: Committed) -> None:
+        done = self._outstanding.pop(0)
+        for entry in done.entries:
+            self.folded.apply(entry)
+        if self.state is RunState.CANCELLING:
+            self._stopped()
+        elif done.then is not None:
+            done.then()
+
+    def _on_tick(self, _: Tick) -> None:
+        if self.state is RunState.CANCELLING:
+            if self._due(self._grace_until):
+                self._grace_over()
+        elif self._ending:
+            pass
+        elif self._due(self._deadline):
+            self._stop(Reason.DEADLINE_EXCEEDED, "the deadline has passed")
+        elif self._active_since is not None and self._time_used_up():
+            self._stop(Reason.TIME_BUDGET_EXHAUSTED, "the running time is used up")
+        elif self.state is RunState.EXECUTE_TOOL and self._due(self._linger_due):
+            records = self._write_ahead()
+            if records:
+                self._commit(records)
+        elif self._due(self._approval_until):
+            self._approval_until = None
+            open_turn = self.folded.protocol.open
+            if open_turn is not None and open_turn.request is not None:
+                self._suspend_for_approval([], open_turn.request.digest)
+
+    def _time_used_up(self) -> bool:
+        limit = self.folded.protocol.budget.max_active_seconds
+        return limit is not None and self._active_seconds() >= limit
+
+    # ------------------------------------------------------------ what people say
+    def _on_grant(self, message: Grant) -> None:
+        reason = self.folded.protocol.reason
+        if reason is None or not reason.resumable:
+            msg = f"invocation {self.invocation_id} ended with {reason}, which can't be resumed"
+            raise InvocationStateError(msg)
+        self._enter(RunState.COMPACT_OR_SAVE)
+        resumed = Resumed(message.by, self._now.wall, grant=message.budget)
+        self._commit([resumed], self._go_on, self._head(None))
+
+    def _on_answer(self, message: Answer) -> None:
+        if self.folded.protocol.reason is not Reason.CLARIFICATION_REQUIRED:
+            msg = f"invocation {self.invocation_id} waits for an approval, not for an answer"
+            raise InvocationStateError(msg)
+        self._enter(RunState.COMPACT_OR_SAVE)
+        resumed = Resumed(message.by, self._now.wall, answer=message.text)
+        self._commit([resumed], self._go_on, self._head(None))
+
+    def _on_answer_approval(self, message: AnswerApproval) -> None:
+        turn = self.folded.protocol.open
+        if turn is None or turn.request is None or turn.request.digest != message.digest:
+            raise self._refusal(message)
+        calls = self._answerable(turn, message)
+        answered = ApprovalDecided(
+            self.turn,
+            message.digest,
+            tuple(CallAnswer(call_id, message.approved) for call_id in calls),
+            message.by,
+            self._now.wall,
+            message.reason,
+        )
+        records: list[Record] = [answered]
+        self._answering |= set(calls)
+        complete = self._answering.issuperset(turn.unanswered())
+        suspended = self._suspending or self.folded.protocol.status == "suspended"
+        if complete and suspended:
+            records.append(Resumed(message.by, self._now.wall))
+        self._enter(RunState.WAIT_APPROVAL)
+        self._commit(records, self._answered, self._head(None) if complete and suspended else None)
+
+    def _answerable(self, turn: OpenTurn, message: AnswerApproval) -> tuple[CallId, ...]:
+        """Check that nobody has answered for these calls, and that somebody was asked."""
+        where = f"invocation {self.invocation_id}"
+        assert turn.request is not None
+        waiting = [c for c in turn.unanswered() if c not in self._answering]
+        calls = tuple(waiting) if message.calls is None else message.calls
+        asked = {ask.call_id for ask in turn.request.asks}
+        for call_id in calls:
+            if call_id not in asked:
+                msg = f"{where}: call {call_id!r} is not waiting for an approval"
+                raise UnknownProposalError(msg)
+        if not calls or not set(calls) <= set(waiting):
+            msg = f"{where}: this proposal was answered before, and the first answer stands"
+            raise AlreadyDecidedError(msg)
+        return calls
+
+    def _answered(self) -> None:
+        """An answer is durable: go on once every call has one."""
+        turn = self.folded.protocol.open
+        if self._outstanding or turn is None:
+            return
+        if not turn.unanswered():
+            self._answering, self._suspending, self._approval_until = frozenset(), False, None
+            self._go_on()
+        elif self.folded.protocol.status == "suspended":
+            self._rest_as_folded()
+
+    _HANDLERS: ClassVar[Mapping[type[Input], Callable[[Machine, Any], None]]] = {
+        Start: _on_start,
+        Recover: _on_recover,
+        Cancel: Stopping._on_cancel,
+        AnswerApproval: _on_answer_approval,
+        Answer: _on_answer,
+        Grant: _on_grant,
+        Tick: _on_tick,
+        Decided: Turns._on_decided,
+        DecideFailed: Turns._on_decide_failed,
+        Validated: Turns._on_validated,
+        Assessed: Turns._on_assessed,
+        Observed: Turns._on_observed,
+        Executed: Turns._on_executed,
+        Committed: _on_committed,
+        CommitFailed: Stopping._on_commit_failed,
+    }

@@ -1,0 +1,136 @@
+"""How an invocation stops while something is in flight: the one way out, for every reason.
+
+From `CANCELLING` nothing is dispatched. Reads and the model call are interrupted at once,
+writes in flight get the grace period to report, and the primary reason is never masked by
+what goes wrong on the way.
+"""
+
+from __future__ import annotations
+
+from loopwright.protocol import (
+    Cancel,
+    CancelDecide,
+    CancelRequested,
+    CommitFailed,
+    Interrupt,
+    Reason,
+    Record,
+    RequestApproval,
+    RunState,
+    ToolCalls,
+)
+
+from ._batch import remains
+from ._core import Core
+
+
+class Stopping(Core):
+    """The part of the machine that ends an invocation before its time."""
+
+    __slots__ = ()
+
+    def _on_cancel(self, message: Cancel) -> None:
+        if self._ending:
+            return
+        requested = CancelRequested(message.reason, message.by, self._now.wall)
+        if self.state is not RunState.CANCELLING:
+            self._stop(Reason.CANCELLED, message.reason or None, hard=message.hard, told=requested)
+        elif message.hard:
+            self._interrupt(writes=True)
+            self._grace_until = self._now.monotonic
+            self._grace_over()
+
+    def _on_commit_failed(self, message: CommitFailed) -> None:
+        """The store refuses, for good: nothing may be dispatched that it does not know of."""
+        self._store_lost = True
+        self._outstanding.clear()
+        if self.state is not RunState.CANCELLING:
+            reason = Reason.LEASE_LOST if message.fenced else Reason.CHECKPOINT_FAILED
+            self._stop(reason, message.error)
+        else:
+            self._stop_cause = "; ".join(
+                text for text in (self._stop_cause, f"then the store: {message.error}") if text
+            )
+            self._drain()
+
+    def _stop(
+        self,
+        reason: Reason,
+        cause: str | None,
+        *,
+        hard: bool = False,
+        told: CancelRequested | None = None,
+    ) -> None:
+        """Enter `CANCELLING`; leave it at once if nothing is in flight."""
+        self._enter(RunState.CANCELLING)
+        self._stop_reason, self._stop_cause = reason, cause
+        self._grace_until = self._now.monotonic + (0.0 if hard else self._policy.cancel_grace)
+        self._linger_due = self._approval_until = None
+        self._validating = self._assessing = self._observing = None
+        self._take_open_turn()
+        if self._batch is not None:
+            self._batch.stop()
+        self._interrupt(writes=hard)
+        if told is not None and self._in_flight():
+            # Durable at once, in case this process does not live to see the end of the drain.
+            self._commit([told])
+            told = None
+        self._drain(told)
+
+    def _take_open_turn(self) -> None:
+        """Know the calls of an interrupted turn, also of one that was never planned here."""
+        before = self.folded.protocol.open
+        if self._batch is not None or before is None:
+            return
+        if isinstance(before.proposal.decision, ToolCalls | RequestApproval):
+            self._batch = remains(before.proposal.decision.calls, before)
+            self._proposal = before.proposal
+
+    def _interrupt(self, *, writes: bool) -> None:
+        if self._deciding is not None:
+            self._out.append(CancelDecide(self.started.invocation_id, self._deciding))
+        if self._batch is None:
+            return
+        for name, index in self._batch.running.items():
+            call = self._batch.plan.calls[index]
+            if writes or not call.effect.is_write:
+                self._out.append(
+                    Interrupt(self.started.invocation_id, self.turn, name, call.tool_name)
+                )
+
+    def _grace_over(self) -> None:
+        """Wait no longer: what has not reported by now is interrupted and given up."""
+        self._interrupt(writes=True)
+        self._deciding = None
+        if self._batch is not None:
+            self._batch.give_up()
+        self._grace_until = None
+        self._drain()
+
+    def _in_flight(self) -> bool:
+        """Whether a model call, a tool call or a commit has not reported yet."""
+        running = self._batch is not None and bool(self._batch.running)
+        return self._deciding is not None or running or bool(self._outstanding)
+
+    def _drain(self, told: CancelRequested | None = None) -> None:
+        """Once nothing is in flight, write the end, and rest."""
+        if self._in_flight():
+            return
+        reason, cause = self._stop_reason, self._stop_cause
+        assert reason is not None
+        if self._store_lost:
+            self._rest(reason, cause)
+            return
+        records: list[Record] = [told] if told is not None else []
+        if self._batch is not None and self._proposal is not None:
+            records.append(self._committed_turn(self._batch))
+            self._batch = None
+        self._end(reason, records=records, cause=cause)
+
+    def _stopped(self) -> None:
+        """Go on after a commit was acknowledged in `CANCELLING`."""
+        ended = self.folded.protocol.status == "ended"
+        if ended:
+            self._rest_as_folded()
+        else:
+            self._drain()

@@ -1,0 +1,347 @@
+"""How one turn goes, from the gate before the model call to the commit after the last result.
+
+Records nobody waits for linger: a turn of fast reads ends as one `TurnCommitted` in one
+commit, while a slow one, or one with a write, has its proposal written ahead.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
+
+from loopwright.policy import fits_tool_calls, soft_stop_due, soft_stop_notice, used_up
+from loopwright.protocol import (
+    Accepted,
+    ApprovalRequested,
+    Assess,
+    Assessed,
+    CallCompleted,
+    CallDispatched,
+    CannotContinue,
+    Clarification,
+    Decide,
+    Decided,
+    DecideFailed,
+    Decision,
+    EffectKey,
+    Execute,
+    Executed,
+    Fault,
+    Faulty,
+    Final,
+    JsonValue,
+    Malformed,
+    NeedsApproval,
+    NoticeInjected,
+    Observe,
+    Observed,
+    Plan,
+    Proposal,
+    ProposalDigest,
+    Reason,
+    Record,
+    RunState,
+    TurnCommitted,
+    TurnProposed,
+    Validate,
+    Validated,
+    raw_text,
+)
+
+from ._batch import Batch
+from ._core import LINGER
+from ._stopping import Stopping
+
+
+class Turns(Stopping):
+    """The part of the machine that takes one turn after the other."""
+
+    __slots__ = ()
+
+    # ------------------------------------------------------------ asking the model
+    def _prepare(self) -> None:
+        """Gate, then ask the model: the only place where a model call begins."""
+        self._enter(RunState.PREPARE_CONTEXT)
+        folded, budget, spent = self.folded, self.folded.protocol.budget, self._spent()
+        self._proposal, self._batch, self._proposed, self._linger_due = None, None, False, None
+        left = None if self._deadline is None else self._deadline - self._now.monotonic
+        reason = used_up(budget, spent, left)
+        if reason is not None:
+            self._enter(RunState.COMPACT_OR_SAVE)
+            self._end(reason, cause=f"no further model call: {reason}")
+            return
+        if not folded.protocol.soft_stopped and soft_stop_due(budget, spent):
+            self._notice = soft_stop_notice(budget, spent)
+        self._deciding = self.turn
+        self._enter(RunState.MODEL_THINKING)
+        self._out.append(
+            Decide(
+                self.started.invocation_id,
+                self.turn,
+                folded.business.goal,
+                folded.history(),
+                self.started.principal,
+                self._notice,
+                folded.business.metadata,
+                folded.context_chars,
+            )
+        )
+
+    def _on_decided(self, message: Decided) -> None:
+        self._deciding = None
+        if self.state is RunState.CANCELLING:
+            self._drain()
+            return
+        self._proposal = Proposal(
+            message.decision,
+            message.usage,
+            message.model,
+            message.response_id,
+            message.attempts,
+            self.folded.context_digest,
+        )
+        self._enter(RunState.DECIDE_ACTION)
+        if isinstance(message.decision, Malformed):
+            self._refuse_decision(message.decision.problem)
+        else:
+            self._validate(message.decision)
+
+    def _on_decide_failed(self, message: DecideFailed) -> None:
+        self._deciding = None
+        if self.state is RunState.CANCELLING:
+            self._drain()
+            return
+        self._enter(RunState.COMPACT_OR_SAVE)
+        self._end(Reason.MODEL_ERROR, cause=message.error)
+
+    # ------------------------------------------------------------ judging what it said
+    def _validate(self, decision: Decision) -> None:
+        self._validating = self.turn
+        before = self.folded.protocol.open
+        approved, denied = before.verdicts() if before is not None else ((), ())
+        request = before.request if before is not None else None
+        self._out.append(
+            Validate(
+                self.started.invocation_id,
+                self.turn,
+                decision,
+                self.started.principal,
+                approved,
+                denied,
+                request.digest if request is not None else None,
+            )
+        )
+
+    def _on_validated(self, message: Validated) -> None:
+        self._validating = None
+        verdict = message.verdict
+        if isinstance(verdict, Faulty):
+            self._refuse_decision(verdict.problem)
+        elif verdict.plan is not None:
+            self._verdict = verdict
+            self._consider(verdict.plan)
+        else:
+            self._conclude(verdict.output if isinstance(verdict, Accepted) else None)
+
+    def _consider(self, plan: Plan) -> None:
+        """A sound batch: does it fit the budget, and does it lead anywhere?"""
+        if plan.verdicts:
+            self._proposal = replace(self._open_proposal, verdicts=plan.verdicts)
+        runnable = sum(call.refused is None for call in plan.calls)
+        if not fits_tool_calls(self.folded.protocol.budget, self._spent(), runnable):
+            cause = f"{runnable} more tool calls do not fit the budget"
+            self._end_unstarted(plan, Reason.TOOL_BUDGET_EXHAUSTED, cause)
+        elif self._proposed:
+            self._go_ahead()
+        else:
+            self._assessing = self.turn
+            self._out.append(Assess(self.turn, plan.fingerprint))
+
+    def _on_assessed(self, message: Assessed) -> None:
+        self._assessing = None
+        verdict = self._verdict
+        if message.stalled is None or verdict is None or verdict.plan is None:
+            self._go_ahead()
+        else:
+            cause = f"{message.stalled.signal}: {message.stalled.evidence}"
+            self._end_unstarted(verdict.plan, Reason.NO_PROGRESS, cause)
+
+    def _go_ahead(self) -> None:
+        verdict, self._verdict = self._verdict, None
+        if isinstance(verdict, NeedsApproval):
+            self._request_approval(verdict)
+        elif verdict is not None and verdict.plan is not None:
+            self._execute(verdict.plan)
+
+    def _conclude(self, output: JsonValue) -> None:
+        """A decision without calls: the end, a question, or giving up."""
+        self._enter(RunState.COMPACT_OR_SAVE)
+        decision = self._open_proposal.decision
+        records: list[Record] = [*self._notices(), self._committed_turn()]
+        match decision:
+            case Final(answer=answer):
+                self._end(Reason.COMPLETED, records=records, answer=answer, output=output)
+            case Clarification(question=question):
+                self._suspend(Reason.CLARIFICATION_REQUIRED, records, question=question)
+            case CannotContinue(code=code, reason=reason):
+                self._end(Reason.CANNOT_CONTINUE, records=records, cause=f"{code}: {reason}")
+            case _:
+                raise AssertionError(decision)
+
+    def _refuse_decision(self, problem: str) -> None:
+        """Nothing of it runs; it is kept as a fault, and the model gets to repair it."""
+        proposal = self._open_proposal
+        if not isinstance(proposal.decision, Malformed):
+            refused = Malformed(problem, raw_text(proposal.decision))
+            self._proposal = replace(proposal, decision=refused)
+        self._enter(RunState.COMPACT_OR_SAVE)
+        self._save(self._committed_turn(fault=Fault("decision", problem)))
+
+    # ------------------------------------------------------------ asking a human
+    def _request_approval(self, verdict: NeedsApproval) -> None:
+        self._enter(RunState.WAIT_APPROVAL)
+        records = self._write_ahead(
+            [ApprovalRequested(self.turn, verdict.digest, verdict.asks, self._now.wall)]
+        )
+        if self._policy.approval_grace:
+            self._commit(records, self._await_answer)
+        else:
+            self._suspend_for_approval(records, verdict.digest)
+
+    def _await_answer(self) -> None:
+        self._pause_activity()
+        self._approval_until = self._now.monotonic + self._policy.approval_grace
+
+    def _suspend_for_approval(self, records: Sequence[Record], digest: ProposalDigest) -> None:
+        self._suspending = True
+        self._suspend(Reason.APPROVAL_REQUIRED, records, detail=digest)
+
+    # ------------------------------------------------------------ running the batch
+    def _execute(self, plan: Plan) -> None:
+        self._batch = Batch(plan, self.folded.protocol.open)
+        self._enter(RunState.EXECUTE_TOOL)
+        if not self._proposed:
+            self._linger_due = self._now.monotonic + LINGER
+        self._advance(self._batch)
+
+    def _advance(self, batch: Batch) -> None:
+        """Start the next stage, or observe the whole batch once every call has its result."""
+        if batch.busy:
+            return
+        stage = batch.next_stage()
+        if stage is None:
+            self._enter(RunState.OBSERVE)
+            self._enter(RunState.COMPACT_OR_SAVE)
+            fault = Fault("call", batch.plan.fault) if batch.plan.fault else None
+            self._save(self._committed_turn(batch, fault=fault))
+            return
+        for index in stage:
+            if batch.plan.calls[index].effect.is_write:
+                self._prepare_write(batch, index)
+            else:
+                self._dispatch(batch, index)
+
+    def _prepare_write(self, batch: Batch, index: int) -> None:
+        """A write is dispatched only once that it will be is durable."""
+        call = batch.plan.calls[index]
+        attempt = batch.prepare(index)
+        dispatched = CallDispatched(
+            self.turn,
+            call.call_id,
+            attempt,
+            call.tool_name,
+            call.arguments,
+            call.effect_key or EffectKey(""),
+            self._now.wall,
+        )
+        self._commit(self._write_ahead([dispatched]), partial(self._dispatch, batch, index))
+
+    def _dispatch(self, batch: Batch, index: int) -> None:
+        call = batch.plan.calls[index]
+        name, number = batch.dispatch(index)
+        self._out.append(
+            Execute(
+                self.started.invocation_id,
+                self.turn,
+                call.call_id,
+                name,
+                number,
+                call.tool_name,
+                call.effect,
+                call.arguments,
+                call.effect_key,
+                self.started.principal,
+            )
+        )
+
+    def _on_executed(self, message: Executed) -> None:
+        batch = self._batch
+        assert batch is not None
+        batch.settle(batch.running.pop(message.attempt_id), message.result)
+        if self.state is RunState.CANCELLING:
+            self._drain()
+            return
+        if self._proposed and self._linger_due is None:
+            self._linger_due = self._now.monotonic + LINGER
+        self._advance(batch)
+
+    # ------------------------------------------------------------ saving
+    def _write_ahead(self, extra: Sequence[Record] = ()) -> list[Record]:
+        """What is known of the open turn and no record holds yet, then `extra`."""
+        self._linger_due = None
+        records: list[Record] = [*self._notices()]
+        if not self._proposed:
+            self._proposed = True
+            records.append(TurnProposed(self.turn, self._open_proposal, self._now.wall))
+        if self._batch is not None:
+            records += [
+                CallCompleted(self.turn, result, self._now.wall)
+                for result in self._batch.unjournaled()
+            ]
+        return [*records, *extra]
+
+    def _save(self, turn: TurnCommitted) -> None:
+        """Commit the turn; too many faults in a row end the invocation with it."""
+        self._linger_due = None
+        records: list[Record] = [*self._notices(), turn]
+        if turn.fault is not None and self._unforgivable(turn.fault):
+            self._end(Reason.INVALID_DECISION, records=records, cause=turn.fault.problem)
+        else:
+            self._commit(records, self._saved)
+
+    def _unforgivable(self, fault: Fault) -> bool:
+        p, policy = self.folded.protocol, self._policy
+        decisions = p.faulty_decisions + 1 if fault.level == "decision" else 0
+        return decisions > policy.max_repairs or p.faulty_turns + 1 >= policy.max_faulty_turns
+
+    def _saved(self) -> None:
+        batch = self._batch
+        if batch is None:
+            self._prepare()
+            return
+        self._observing = self.folded.protocol.turn
+        self._out.append(Observe(self._observing, batch.plan.fingerprint, batch.in_order()))
+
+    def _on_observed(self, message: Observed) -> None:
+        self._observing = None
+        if message.stalled is None:
+            self._prepare()
+        else:
+            cause = f"{message.stalled.signal}: {message.stalled.evidence}"
+            self._end(Reason.NO_PROGRESS, cause=cause)
+
+    def _end_unstarted(self, plan: Plan, reason: Reason, cause: str) -> None:
+        """End before anything of the batch starts: each call gets a result that says so."""
+        batch = Batch(plan, self.folded.protocol.open)
+        batch.stop()
+        self._enter(RunState.COMPACT_OR_SAVE)
+        records: list[Record] = [*self._notices(), self._committed_turn(batch)]
+        self._end(reason, records=records, cause=cause)
+
+    def _notices(self) -> list[NoticeInjected]:
+        """What the model was told before this turn, to be journaled with it, once."""
+        if self._notice is None:
+            return []
+        notice, self._notice = self._notice, None
+        return [NoticeInjected(self.turn, "soft_stop", notice, self._now.wall)]

@@ -1,0 +1,52 @@
+"""Is the loop getting anywhere? Deterministic signals over plans and results.
+
+The one signal so far is the repeated plan: the same batch (names and canonical arguments,
+order-free) proposed again. By default it only counts while the results repeat as well, so
+that polling something that changes is always progress.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from loopwright.protocol import Stalled
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """When repeating oneself is being stuck."""
+
+    max_repeats: int = 3
+    """How often the same batch may run with the same results; the next one doesn't start."""
+    results_must_repeat: bool = True
+
+    @classmethod
+    def exact(cls, max_repeated_plan: int = 1) -> Progress:
+        """Count the same batch alone, whatever it returned: the seed's reference controller."""
+        return cls(max_repeats=max_repeated_plan, results_must_repeat=False)
+
+
+DEFAULT_PROGRESS = Progress()
+
+
+@dataclass(frozen=True, slots=True)
+class Streak:
+    """How often the last batch ran in a row, and with what results."""
+
+    fingerprint: bytes = b""
+    results: bytes = b""
+    count: int = 0
+
+    def assess(self, fingerprint: bytes, rule: Progress) -> Stalled | None:
+        """Judge a batch before it runs."""
+        if fingerprint != self.fingerprint or self.count < rule.max_repeats:
+            return None
+        what = "with the same results" if rule.results_must_repeat else "in a row"
+        return Stalled("repeated_plan", f"the same batch ran {self.count} times {what}")
+
+    def observe(self, fingerprint: bytes, results: bytes, rule: Progress) -> Streak:
+        """Take in a batch that has run; `results` is a digest of what it returned."""
+        same = fingerprint == self.fingerprint and (
+            results == self.results or not rule.results_must_repeat
+        )
+        return Streak(fingerprint, results, self.count + 1 if same else 1)
