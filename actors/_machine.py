@@ -6,8 +6,7 @@ which message has a meaning in which state.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any, ClassVar
+from typing import assert_never
 
 from loopwright.protocol import (
     TABLE,
@@ -46,7 +45,6 @@ from loopwright.protocol import (
 )
 
 from ._clock import Instant
-from ._stopping import Stopping
 from ._turns import Turns
 
 _FROM_PEOPLE = (Cancel, Answer, Grant)
@@ -75,8 +73,43 @@ class Machine(Turns):
         if allowed is None:
             raise self._refusal(message)
         self._allowed = allowed
-        self._HANDLERS[kind](self, message)
+        self._handle(message)
         return tuple(self._out)
+
+    def _handle(self, message: Input) -> None:
+        match message:
+            case Executed():
+                self._on_executed(message)
+            case Committed():
+                self._on_committed()
+            case Decided():
+                self._on_decided(message)
+            case Validated():
+                self._on_validated(message)
+            case Assessed():
+                self._on_assessed(message)
+            case Observed():
+                self._on_observed(message)
+            case Tick():
+                self._on_tick()
+            case Start():
+                self._on_start(message)
+            case Recover():
+                self._on_recover()
+            case Cancel():
+                self._on_cancel(message)
+            case AnswerApproval():
+                self._on_answer_approval(message)
+            case Answer():
+                self._on_answer(message)
+            case Grant():
+                self._on_grant(message)
+            case DecideFailed():
+                self._on_decide_failed(message)
+            case CommitFailed():
+                self._on_commit_failed(message)
+            case _:
+                assert_never(message)
 
     def _late(self, message: Input) -> bool:
         """Whether it answers something nobody waits for any more."""
@@ -117,7 +150,7 @@ class Machine(Turns):
         self._begin_activity()
         self._commit([message.started], self._prepare, self._head(None))
 
-    def _on_recover(self, _: Recover) -> None:
+    def _on_recover(self) -> None:
         self._begin_activity()
         cancelling = self.folded.protocol.cancelling
         if cancelling is not None:
@@ -144,7 +177,7 @@ class Machine(Turns):
         self._enter(RunState.DECIDE_ACTION)
         self._validate(before.proposal.decision)
 
-    def _on_committed(self, _: Committed) -> None:
+    def _on_committed(self) -> None:
         done = self._outstanding.pop(0)
         for entry in done.entries:
             self.folded.apply(entry)
@@ -153,7 +186,7 @@ class Machine(Turns):
         elif done.then is not None:
             done.then()
 
-    def _on_tick(self, _: Tick) -> None:
+    def _on_tick(self) -> None:
         if self.state is RunState.CANCELLING:
             if self._due(self._grace_until):
                 self._grace_over()
@@ -243,21 +276,3 @@ class Machine(Turns):
             self._go_on()
         elif self.folded.protocol.status == "suspended":
             self._rest_as_folded()
-
-    _HANDLERS: ClassVar[Mapping[type[Input], Callable[[Machine, Any], None]]] = {
-        Start: _on_start,
-        Recover: _on_recover,
-        Cancel: Stopping._on_cancel,
-        AnswerApproval: _on_answer_approval,
-        Answer: _on_answer,
-        Grant: _on_grant,
-        Tick: _on_tick,
-        Decided: Turns._on_decided,
-        DecideFailed: Turns._on_decide_failed,
-        Validated: Turns._on_validated,
-        Assessed: Turns._on_assessed,
-        Observed: Turns._on_observed,
-        Executed: Turns._on_executed,
-        Committed: _on_committed,
-        CommitFailed: Stopping._on_commit_failed,
-    }

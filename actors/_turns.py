@@ -138,11 +138,11 @@ class Turns(Stopping):
         verdict = message.verdict
         if isinstance(verdict, Faulty):
             self._refuse_decision(verdict.problem)
+        elif isinstance(verdict, Accepted) and verdict.plan is None:
+            self._conclude(verdict.output)
         elif verdict.plan is not None:
             self._verdict = verdict
             self._consider(verdict.plan)
-        else:
-            self._conclude(verdict.output if isinstance(verdict, Accepted) else None)
 
     def _consider(self, plan: Plan) -> None:
         """A sound batch: does it fit the budget, and does it lead anywhere?"""
