@@ -1,0 +1,231 @@
+"""What is written to the SQLite file: appends, ownership and heartbeats, each a transaction."""
+
+from __future__ import annotations
+
+import sqlite3
+import time
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import final
+
+from loopwright.protocol import Append, InvocationId, Lease
+
+from ._protocol import AppendResult
+from ._refusals import key_taken, lease_held, misplaced, not_found, unfit
+from ._sqlite_reads import lines_from
+from ._sqlite_schema import begin, translated
+
+_INSERT_ROW = "INSERT INTO journal(run, seq, count, body) VALUES(?, ?, ?, ?)"
+
+
+@dataclass(slots=True)
+class _Run:
+    """What the next append of an invocation has to fit to."""
+
+    id: int
+    fence: int
+    seq: int
+
+
+@final
+class Ledger:
+    """The writing side of one file. Not thread-safe: who uses it owns the connection meanwhile.
+
+    It remembers fence and seq of the invocations that were appended to and still run. Memory is
+    trusted only while SQLite says that no other connection has written.
+
+    Args:
+        path: The file, for messages.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._runs: dict[InvocationId, _Run] = {}
+        self._data_version = 0
+        self.commit_seconds = 1.0
+        """A running estimate of what a commit takes; slow until commits have shown otherwise."""
+
+    def append(
+        self, connection: sqlite3.Connection, batch: Sequence[Append], patience: float
+    ) -> list[AppendResult]:
+        """Store a batch in one transaction; `patience` is how long to wait for other processes.
+
+        Raises:
+            StoreError: If the transaction failed; nothing of the batch is stored then.
+        """
+        with self._transaction(connection, patience):
+            (version,) = connection.execute("PRAGMA data_version").fetchone()
+            if version != self._data_version:
+                self._runs.clear()
+                self._data_version = version
+
+            return [self._append(connection, append) for append in batch]
+
+    def acquire(
+        self,
+        connection: sqlite3.Connection,
+        invocation_id: InvocationId,
+        worker: str,
+        now: float,
+        patience: float,
+    ) -> Lease:
+        """Make `worker` the owner, with the next fence.
+
+        Raises:
+            InvocationNotFoundError: If there is no such invocation.
+            LeaseHeldError: If another worker owns it and is alive.
+            StoreError: If the transaction failed.
+        """
+        with self._transaction(connection, patience):
+            row: tuple[int, int, str | None, float | None] | None = connection.execute(
+                "SELECT i.id, i.fence, i.owner, w.expires FROM invocations i"
+                " LEFT JOIN workers w ON w.worker = i.owner WHERE i.invocation_id = ?",
+                (invocation_id,),
+            ).fetchone()
+            if row is None:
+                raise not_found(invocation_id, str(self._path))
+
+            run, fence, owner, expires = row
+            if owner is not None and owner != worker and expires is not None and expires > now:
+                raise lease_held(invocation_id, owner)
+
+            connection.execute(
+                "UPDATE invocations SET fence = ?, owner = ? WHERE id = ?", (fence + 1, worker, run)
+            )
+            self._runs.pop(invocation_id, None)
+
+        return Lease(invocation_id, worker, fence + 1)
+
+    def release(self, connection: sqlite3.Connection, lease: Lease, patience: float) -> None:
+        """Clear the owner, if it still holds this lease.
+
+        Raises:
+            StoreError: If the transaction failed.
+        """
+        with self._transaction(connection, patience):
+            connection.execute(
+                "UPDATE invocations SET owner = NULL"
+                " WHERE invocation_id = ? AND owner = ? AND fence = ?",
+                (lease.invocation_id, lease.worker, lease.fence),
+            )
+
+    def heartbeat(
+        self, connection: sqlite3.Connection, worker: str, expires: float | None, patience: float
+    ) -> None:
+        """Set until when a worker counts as alive; `None`: it is gone.
+
+        Raises:
+            StoreError: If the transaction failed.
+        """
+        with self._transaction(connection, patience):
+            if expires is None:
+                connection.execute("DELETE FROM workers WHERE worker = ?", (worker,))
+            else:
+                connection.execute("REPLACE INTO workers VALUES(?, ?)", (worker, expires))
+
+    @contextmanager
+    def _transaction(
+        self, connection: sqlite3.Connection, patience: float
+    ) -> Generator[None, None, None]:
+        try:
+            begin(connection, patience)
+            yield
+            started = time.perf_counter()
+            connection.execute("COMMIT")
+            took = time.perf_counter() - started
+            self.commit_seconds += (took - self.commit_seconds) / 8
+        except BaseException as error:
+            self._runs.clear()
+            # A commit that ran out of disk may or may not have rolled back by itself.
+            if connection.in_transaction:
+                with suppress(sqlite3.Error):  # the first error is the one to report
+                    connection.execute("ROLLBACK")
+            if isinstance(error, sqlite3.Error):
+                raise translated(error, self._path) from error
+            raise
+
+    def _append(self, connection: sqlite3.Connection, append: Append) -> AppendResult:
+        refusal = unfit(append)
+        if refusal is not None:
+            return refusal
+
+        run = self._runs.get(append.invocation_id) or self._read(connection, append.invocation_id)
+        if run is None:
+            return self._create(connection, append)
+
+        if append.first_seq != run.seq + 1 or append.fence != run.fence:
+            stored = lines_from(connection, run.id, append.first_seq, append.last_seq, self._path)
+            if stored == append.lines:
+                return None
+            return misplaced(append, fence=run.fence, seq=run.seq)
+
+        self._insert(connection, run, append)
+        head = append.head
+        if head is not None:
+            connection.execute(
+                "UPDATE invocations SET status = ?, reason = ?, detail = ?, updated_at = ?,"
+                " owner = CASE ? WHEN 'running' THEN owner END WHERE id = ?",
+                (
+                    head.status,
+                    None if head.reason is None else str(head.reason),
+                    head.detail,
+                    head.at,
+                    head.status,
+                    run.id,
+                ),
+            )
+            if head.status != "running":
+                del self._runs[append.invocation_id]
+
+        return None
+
+    def _create(self, connection: sqlite3.Connection, append: Append) -> AppendResult:
+        head = append.head
+        if append.first_seq != 1 or append.fence != 1 or head is None:
+            return misplaced(append, fence=1, seq=0)
+
+        inserted = connection.execute(
+            "INSERT INTO invocations(invocation_id, agent, key, goal, status, reason, detail,"
+            " created_at, updated_at, fence, owner) VALUES(?, ?, ?, ?, ?, ?, ?, ?, ?, 1, ?)"
+            " ON CONFLICT DO NOTHING",
+            (
+                append.invocation_id,
+                head.agent,
+                head.key,
+                head.goal,
+                head.status,
+                None if head.reason is None else str(head.reason),
+                head.detail,
+                head.at,
+                head.at,
+                append.worker if head.status == "running" else None,
+            ),
+        )
+        if inserted.rowcount == 0 or inserted.lastrowid is None:
+            return key_taken(append)
+
+        run = _Run(inserted.lastrowid, fence=1, seq=0)
+        self._insert(connection, run, append)
+        if head.status == "running":
+            self._runs[append.invocation_id] = run
+        return None
+
+    def _insert(self, connection: sqlite3.Connection, run: _Run, append: Append) -> None:
+        lines = append.lines
+        body = lines[0] if len(lines) == 1 else b"\n".join(lines)
+        connection.execute(_INSERT_ROW, (run.id, append.first_seq, len(lines), body))
+        run.seq += len(lines)
+
+    def _read(self, connection: sqlite3.Connection, invocation_id: InvocationId) -> _Run | None:
+        row: tuple[int, int, int] | None = connection.execute(
+            "SELECT i.id, i.fence, j.seq + j.count - 1 FROM invocations i, journal j"
+            " WHERE i.invocation_id = ? AND j.run = i.id ORDER BY j.seq DESC LIMIT 1",
+            (invocation_id,),
+        ).fetchone()
+        if row is None:
+            return None
+
+        run = self._runs[invocation_id] = _Run(*row)
+        return run
