@@ -87,7 +87,9 @@ async def test_what_was_acknowledged_survives_a_kill(tmp_path: Path, acknowledge
     for _ in range(acknowledged):
         await anyio.to_thread.run_sync(process.stdout.readline)
     process.kill()
-    heard, _ = await anyio.to_thread.run_sync(process.communicate)
+    # Not `communicate`, which would miss what `readline` has read ahead.
+    heard = await anyio.to_thread.run_sync(process.stdout.read)
+    assert await end(process) == ""
     # The last line may have been cut off by the kill.
     last = acknowledged + heard.count("\n")
 
