@@ -124,4 +124,4 @@ class Actor(pykka.Actor):
         return Reply()
 
     def _start_actor_loop(self) -> None:
-        self._ref.cell.wake()
+        self._ref.cell.begin()

@@ -13,10 +13,11 @@ from types import CoroutineType
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ._children import Children, forget
-from ._errors import ActorDeadError, RequestCancelledError
+from ._errors import ActorDeadError, RequestCancelledError, ends_process
 from ._mailbox import Mailbox
 from ._messages import ActorFailed, ActorTerminated, ChildSpec, Ending
 from ._phase import Phase
+from ._restarts import Restarts
 
 if TYPE_CHECKING:
     import contextvars
@@ -38,6 +39,7 @@ ACTOR_BATCH = 32
 
 # An attribute of an enum class costs as much as a small call, and these are read per message.
 _NEW, _RUNNING, _ENDED = Phase.NEW, Phase.RUNNING, Phase.ENDED
+_OVER = (Phase.ENDED, Phase.ENDING, Phase.FINISHED)
 
 
 class Cell:
@@ -92,7 +94,7 @@ class Cell:
         self._children: Children | None = None
         self._unwinding: list[asyncio.Task[Any]] | None = None
         self._watchers: list[Reply[bool]] | None = None
-        self._restarts: list[float] | None = None
+        self._restarts: Restarts | None = None
         self._ending: Ending = "stopped"
         self._error: BaseException | None = None
 
@@ -139,7 +141,7 @@ class Cell:
                     self.handling_failed(error, reply)
                     # The traceback leads to this frame: it must not hold what holds the error.
                     del message, reply
-                    if not isinstance(error, (Exception, asyncio.CancelledError)):
+                    if ends_process(error):
                         raise
                 else:
                     if type(result) is CoroutineType:
@@ -241,30 +243,30 @@ class Cell:
             self._phase = _RUNNING
 
     def _begin(self) -> None:
-        try:
+        with self._crashes():
             actor = self.actor or self.build()
-        except BaseException as error:
-            self.fail(error)
-            if not isinstance(error, Exception):
-                raise
-            return
-
-        if actor.prepares:
-            self._phase = Phase.STARTING
-            self._own_children().spawn(actor.pre_start(), then=self._run_on_start)
-        else:
-            self._run_on_start()
+            if actor.prepares:
+                self._phase = Phase.STARTING
+                self._own_children().spawn(actor.pre_start(), then=self._run_on_start)
+            else:
+                self._run_on_start()
 
     def _run_on_start(self) -> None:
-        self._phase = _RUNNING
-        self.wake()
-        if self.actor is not None:
-            try:
-                self._call(self.actor.on_start)
-            except BaseException as error:
-                self.fail(error)
-                if not isinstance(error, Exception):
-                    raise
+        actor = self.actor
+        if actor is not None:
+            self._phase = _RUNNING
+            self.wake()
+            with self._crashes():
+                self._call(actor.on_start)
+
+    @contextmanager
+    def _crashes(self) -> Generator[None]:
+        try:
+            yield
+        except BaseException as error:
+            self.fail(error)
+            if ends_process(error):
+                raise
 
     def fail(self, error: BaseException) -> None:
         """A crash: rebuild the actor, or end it if it must not be."""
@@ -289,18 +291,12 @@ class Cell:
         self._announce(ActorFailed(self.ref, error, restarted))
 
     def _may_restart(self, error: BaseException) -> bool:
-        spec = self._spec
-        final = not isinstance(error, (Exception, asyncio.CancelledError))
-        if final or spec.restart == "temporary" or self.closed:
+        if self._spec.restart == "temporary" or self.closed or ends_process(error):
             return False
 
-        now = self.system.clock()
-        self._restarts = [t for t in self._restarts or () if t > now - spec.period]
-        if len(self._restarts) >= spec.intensity:
-            return False
-
-        self._restarts.append(now)
-        return True
+        if self._restarts is None:
+            self._restarts = Restarts(self._spec)
+        return self._restarts.allow(self.system.clock())
 
     # Stop, kill, end
 
@@ -313,14 +309,14 @@ class Cell:
         """
         if reply is not None:
             self.watch(reply, already=False)
-        if self._phase not in (_ENDED, Phase.ENDING, Phase.FINISHED):
+        if self._phase not in _OVER:
             self.closed = True
             self._patient = self._patient and patient
             self.wake()
 
     def kill(self) -> None:
         """End now: the queue is dropped and every open request answered before this returns."""
-        if self._phase not in (_ENDED, Phase.ENDING, Phase.FINISHED):
+        if self._phase not in _OVER:
             self._end("killed")
 
     def watch(self, reply: Reply[bool], *, already: bool = True) -> None:
@@ -350,7 +346,8 @@ class Cell:
     def _abandon_children(self, cause: BaseException | None) -> None:
         children, self._children = self._children, None
         if children is not None:
-            self._unwinding = children.abandon(lambda: self.dead(cause))
+            before = [task for task in self._unwinding or () if not task.done()]
+            self._unwinding = before + children.abandon(lambda: self.dead(cause))
 
     def _retire(self) -> None:
         self._phase = Phase.ENDING
@@ -413,12 +410,12 @@ class Cell:
 
     def dead(self, cause: BaseException | None = None) -> ActorDeadError:
         """The error for whoever wants something of this actor now."""
-        if self._phase is _NEW:
-            state = "crashed before it answered, and is rebuilt: ask again"
-        elif self._phase in (_ENDED, Phase.ENDING, Phase.FINISHED):
+        if self._phase in _OVER:
             state = f"is dead ({self._ending}): get another ref, or start another actor"
-        else:
+        elif self.closed:
             state = "is stopping and takes no more messages: start another actor"
+        else:
+            state = "has crashed and is rebuilt: send the request again"
         error = ActorDeadError(f"{self} {state}.")
         error.__cause__ = cause
         return error

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pykka
 
 from loopwright.protocol import LoopwrightError
@@ -33,3 +35,8 @@ class WouldDeadlockError(LoopwrightError):
 
 class WrongThreadError(LoopwrightError):
     """Raised when a call that belongs to the loop's thread comes from another one."""
+
+
+def ends_process(error: BaseException) -> bool:
+    """Whether an error is not for an actor alone to bear: KeyboardInterrupt, SystemExit."""
+    return not isinstance(error, (Exception, asyncio.CancelledError))

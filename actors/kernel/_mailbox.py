@@ -48,15 +48,9 @@ class Mailbox:
 
     def push(self, entry: Entry, lane: Lane) -> bool:
         """Append an entry; False, and nothing appended, if the lane is full."""
-        if lane is _WORK:
-            queue = self.work
-            if queue is None:
-                queue = self.work = deque()
-        else:
-            queue = self.control
-            if queue is None:
-                queue = self.control = deque()
-
+        queue = self.work if lane is _WORK else self.control
+        if queue is None:
+            queue = self._open(lane)
         if len(queue) + self.inbound + self.running >= self.capacity:
             return False
 
@@ -65,11 +59,18 @@ class Mailbox:
 
     def push_anyway(self, entry: Entry, lane: Lane) -> None:
         """Append an entry whose room was reserved, or that must not be lost."""
-        if lane is _WORK:
-            self.work = queue = self.work or deque()
-        else:
-            self.control = queue = self.control or deque()
+        queue = self.work if lane is _WORK else self.control
+        if queue is None:
+            queue = self._open(lane)
         queue.append(entry)
+
+    def _open(self, lane: Lane) -> deque[Entry]:
+        queue = deque[Any]()
+        if lane is _WORK:
+            self.work = queue
+        else:
+            self.control = queue
+        return queue
 
     def pop(self) -> Entry:
         """The next entry: control before work.

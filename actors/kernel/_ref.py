@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from threading import get_ident
 from typing import TYPE_CHECKING, Any, Literal, NoReturn, TypeVar, overload
 
@@ -71,7 +72,7 @@ class ActorRef(pykka.ActorRef[A]):
         self,
         message: Any,
         *,
-        block: Literal[True],
+        block: Literal[True] = True,
         timeout: float | None = None,
         lane: Lane = Lane.WORK,
     ) -> Any: ...
@@ -114,10 +115,9 @@ class ActorRef(pykka.ActorRef[A]):
             ActorDeadError: If blocking and the actor is dead, or dies before it answers.
             Exception: If blocking: what the handler raised.
         """
-        dispatcher = self._cell.dispatcher
         if block:
             self._refuse_blocking("ask")
-        reply: Reply[Any] = Reply(dispatcher)
+        reply: Reply[Any] = Reply(self._cell.dispatcher)
         try:
             self._send(message, reply, lane)
         except ActorDeadError as error:
@@ -130,7 +130,7 @@ class ActorRef(pykka.ActorRef[A]):
         return reply
 
     @overload
-    def stop(self, *, block: Literal[True], timeout: float | None = None) -> bool: ...
+    def stop(self, *, block: Literal[True] = True, timeout: float | None = None) -> bool: ...
 
     @overload
     def stop(self, *, block: Literal[False], timeout: float | None = None) -> Reply[bool]: ...
@@ -180,11 +180,9 @@ class ActorRef(pykka.ActorRef[A]):
         """
         if self._cell.dispatcher.in_loop():
             self._cell.kill()
-        elif self.is_alive():
-            try:
+        else:
+            with suppress(ActorDeadError):
                 self._cell.dispatcher.post(self._cell.kill)
-            except ActorDeadError:
-                return
 
     async def stopped(self) -> None:
         """Wait until the actor is gone: its hooks have run, and its tasks have ended."""

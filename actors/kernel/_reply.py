@@ -174,10 +174,14 @@ class Reply(pykka.Future[T]):
         waiter = self._waiter
         if waiter is not None:
             self._waiter = None
-            self._tell(waiter)
-            for waiter in self._more_waiters:
+            if error is None and not waiter.done():
+                waiter.set_result(value)  # type: ignore[arg-type]  # a T, without an error
+            else:
                 self._tell(waiter)
-            self._more_waiters = ()
+            if self._more_waiters:
+                for waiter in self._more_waiters:
+                    self._tell(waiter)
+                self._more_waiters = ()
 
     def expire_after(self, seconds: float) -> None:
         """Answer with `AskTimeoutError` if nothing else did by then.

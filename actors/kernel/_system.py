@@ -116,6 +116,8 @@ class ActorSystem:
                     self._kill_actors()
                     for task in dispatcher.tasks | dispatcher.endings:
                         task.cancel()
+                if closer.cancelled():  # somebody cancels all tasks of the loop
+                    closer = dispatcher.loop.create_task(self._close(dispatcher))
         self._dispatcher = None
         closer.result()
         if cancelled is not None:

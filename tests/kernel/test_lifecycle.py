@@ -547,6 +547,30 @@ async def test_a_cancelled_exit_cancels_even_a_hook_that_waits() -> None:
     assert system.refs == ()
 
 
+async def test_cancelling_all_tasks_of_the_loop_during_exit_leaves_nothing_behind() -> None:
+    """This is what `asyncio.run` does after an interrupt."""
+
+    class Stuck(Actor):
+        async def post_stop(self) -> None:
+            await asyncio.sleep(3600)
+
+    system = ActorSystem()
+
+    async def run() -> None:
+        async with system:
+            system.start(Stuck)
+            system.start(Echo)
+
+    task = asyncio.get_running_loop().create_task(run())
+    await anyio.wait_all_tasks_blocked()
+    for each in other_tasks():
+        each.cancel()
+    await asyncio.wait({task})
+    assert task.cancelled()
+    assert system.refs == ()
+    assert other_tasks() == set()
+
+
 # Leaks
 
 

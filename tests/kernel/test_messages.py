@@ -334,6 +334,18 @@ async def test_pykkas_inbox_flag_and_future_keep_their_shape() -> None:
         assert not reply.done()  # it was taken out of the inbox, by this test
 
 
+async def test_pykkas_hooks_for_a_new_actor_type_are_there() -> None:
+    class Open(Recorder):
+        def hooks(self) -> tuple[object, Reply[Any]]:
+            return self._create_actor_inbox(), self._create_future()
+
+    inbox, future = Open().hooks()
+    assert inbox is not Open().hooks()[0]
+    assert isinstance(future, pykka.Future)
+    asyncio.get_running_loop().call_soon(future.set, 1)
+    assert await future == 1
+
+
 def test_a_reply_is_set_once() -> None:
     reply = Reply[int]()
     reply.set(1)
