@@ -1,1 +1,25 @@
-"""actors."""
+"""Who does it: the six roles, the machine they drive, and the runtime a service embeds."""
+
+from __future__ import annotations
+
+from ._agent import Agent as Agent
+from ._clock import Clock as Clock
+from ._clock import Instant as Instant
+from ._clock import RealClock as RealClock
+from ._clock import Timer as Timer
+from ._committer import Committer as Committer
+from ._decider import Decider as Decider
+from ._executor import ToolExecutor as ToolExecutor
+from ._machine import Machine as Machine
+from ._run import Run as Run
+from ._runtime import Runtime as Runtime
+from ._supervisor import Supervisor as Supervisor
+from ._sync import SyncRuntime as SyncRuntime
+from ._tool import Tool as Tool
+from ._tool import ToolContext as ToolContext
+from ._tool import ToolFailure as ToolFailure
+from ._tool import tool as tool
+from ._trace import RunObserver as RunObserver
+from ._trace import TraceEvent as TraceEvent
+from ._tracker import ProgressTracker as ProgressTracker
+from ._validator import Validator as Validator

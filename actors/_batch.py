@@ -23,6 +23,8 @@ from loopwright.protocol import (
     attempt_id,
 )
 
+_WORKER_GONE = "the worker that dispatched it is gone"
+
 
 class Batch:
     """A validated batch while it runs, or the remains of one that was interrupted."""
@@ -49,11 +51,12 @@ class Batch:
                 self.attempts[call.call_id] = last.attempt
             known = before.results.get(call.call_id)
             if known is not None:
+                self.attempts.setdefault(call.call_id, known.attempts)
                 self.journaled.add(call.call_id)
                 self.settle(index, known)
                 return
             if last is not None and (call.refused or call.effect is not Effect.IDEMPOTENT):
-                self.settle(index, self.unknown(call, "the worker that dispatched it is gone"))
+                self.settle(index, self.unknown(call, _WORKER_GONE))
                 return
         if call.refused is not None:
             self.settle(index, call.refused)
@@ -92,6 +95,12 @@ class Batch:
         number = self.attempts[call_id] = self.attempts.get(call_id, 0) + 1
         return number
 
+    def _take_back(self, call_id: CallId) -> None:
+        """Uncount an attempt that was prepared and won't be made."""
+        self.attempts[call_id] -= 1
+        if not self.attempts[call_id]:
+            del self.attempts[call_id]
+
     def settle(self, index: int, result: ToolResult) -> None:
         """Give a call its one result."""
         self.move(index, CallState.SETTLED)
@@ -120,10 +129,17 @@ class Batch:
     def stop(self) -> None:
         """Settle everything that was not dispatched, and never will be."""
         for index, state in enumerate(self.states):
-            if state in (CallState.PLANNED, CallState.PREPARED):
-                call = self.plan.calls[index]
-                prepared = state is CallState.PREPARED
-                self.settle(index, not_started(call, prepared=prepared))
+            call, prepared = self.plan.calls[index], state is CallState.PREPARED
+            if prepared:
+                self._take_back(call.call_id)
+            if prepared or state is CallState.PLANNED:
+                earlier = call.call_id in self.attempts
+                self.settle(
+                    index,
+                    self.unknown(call, _WORKER_GONE)
+                    if earlier
+                    else not_started(call, prepared=prepared),
+                )
 
     def give_up(self) -> None:
         """Settle everything that still runs: nobody waits for it any more."""

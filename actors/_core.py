@@ -124,7 +124,11 @@ class Core:
         self._out: list[Output] = []
         self._allowed: frozenset[RunState] = frozenset()
         self._now = Instant(0.0, 0.0)
-        self._active_before = p.active_seconds
+        self._forget()
+
+    def _forget(self) -> None:
+        """Know no more than the journal says: how a machine begins, and how it rests."""
+        self._active_before = self.folded.protocol.active_seconds
         self._active_since: float | None = None
         self._deadline: float | None = None
         self._linger_due: float | None = None
@@ -243,18 +247,33 @@ class Core:
             return self._active_before
         return self._active_before + self._now.monotonic - self._active_since
 
+    @property
+    def _active_until(self) -> float | None:
+        """When the running time is used up, on the monotonic clock."""
+        limit = self.folded.protocol.budget.max_active_seconds
+        if limit is None or self._active_since is None:
+            return None
+        return self._active_since + limit - self._active_before
+
+    def _out_of_time(self) -> tuple[Reason, str] | None:
+        """Say which limit of time has been reached, if any."""
+        if self._due(self._deadline):
+            return Reason.DEADLINE_EXCEEDED, "the deadline has passed"
+        if self._due(self._active_until):
+            return Reason.TIME_BUDGET_EXHAUSTED, "the running time is used up"
+        return None
+
     def _spent(self) -> Spent:
         return replace(self.folded.spent, active_seconds=self._active_seconds())
 
     @property
     def wake_at(self) -> float | None:
         """When the machine wants to be told that time has passed, on the monotonic clock."""
-        if self.state.at_rest:
+        if self.state is RunState.CANCELLING:
+            return self._grace_until
+        if self.state.at_rest or self._ending:
             return None
-        times = [self._deadline, self._linger_due, self._grace_until, self._approval_until]
-        limit = self.folded.protocol.budget.max_active_seconds
-        if limit is not None and self._active_since is not None:
-            times.append(self._active_since + limit - self._active_before)
+        times = [self._deadline, self._active_until, self._linger_due, self._approval_until]
         return min((time for time in times if time is not None), default=None)
 
     def _due(self, when: float | None) -> bool:
@@ -304,8 +323,8 @@ class Core:
     def _rest(self, reason: Reason, cause: str | None) -> None:
         """Go to the state of rest and say how it came out."""
         self._enter(_AFTER_ENDING[reason.outcome])
-        self._active_since = None
         self._out.append(Rested(self._outcome(reason, cause)))
+        self._forget()
 
     def _outcome(self, reason: Reason, cause: str | None) -> Outcome:
         return outcome_of(self.folded, reason, cause)

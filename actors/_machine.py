@@ -38,6 +38,7 @@ from loopwright.protocol import (
     Recover,
     Resumed,
     RunState,
+    ServiceFailed,
     Start,
     Tick,
     UnknownProposalError,
@@ -70,7 +71,7 @@ class Machine(Turns):
         if self._late(message):
             return (Late(kind.__name__),)
         allowed = TABLE[self.state].get(kind)
-        if allowed is None:
+        if allowed is None or self._misplaced(message):
             raise self._refusal(message)
         self._allowed = allowed
         self._handle(message)
@@ -108,6 +109,8 @@ class Machine(Turns):
                 self._on_decide_failed(message)
             case CommitFailed():
                 self._on_commit_failed(message)
+            case ServiceFailed():
+                self._on_service_failed(message)
             case _:
                 assert_never(message)
 
@@ -129,10 +132,20 @@ class Machine(Turns):
                 return not self._outstanding or self._outstanding[0].last_seq != seq
             case CommitFailed(last_seq=seq):
                 return all(commit.last_seq != seq for commit in self._outstanding)
-            case Tick():
+            case Tick() | ServiceFailed():
                 return self.state.at_rest
             case _:
                 return False
+
+    def _misplaced(self, message: Input) -> bool:
+        """Whether it begins a second time, or comes before there is anything to go on from."""
+        match message:
+            case Start():
+                return self._next_seq != 1
+            case Recover():
+                return self.folded.protocol.seq == 0
+            case _:
+                return self._next_seq == 1
 
     def _refusal(self, message: Input) -> ProtocolError:
         where = f"invocation {self.invocation_id} is {self.state}"
@@ -192,10 +205,8 @@ class Machine(Turns):
                 self._grace_over()
         elif self._ending:
             pass
-        elif self._due(self._deadline):
-            self._stop(Reason.DEADLINE_EXCEEDED, "the deadline has passed")
-        elif self._active_since is not None and self._time_used_up():
-            self._stop(Reason.TIME_BUDGET_EXHAUSTED, "the running time is used up")
+        elif (over := self._out_of_time()) is not None:
+            self._stop(*over)
         elif self.state is RunState.EXECUTE_TOOL and self._due(self._linger_due):
             records = self._write_ahead()
             if records:
@@ -205,10 +216,6 @@ class Machine(Turns):
             open_turn = self.folded.protocol.open
             if open_turn is not None and open_turn.request is not None:
                 self._suspend_for_approval([], open_turn.request.digest)
-
-    def _time_used_up(self) -> bool:
-        limit = self.folded.protocol.budget.max_active_seconds
-        return limit is not None and self._active_seconds() >= limit
 
     # ------------------------------------------------------------ what people say
     def _on_grant(self, message: Grant) -> None:
@@ -244,6 +251,8 @@ class Machine(Turns):
         records: list[Record] = [answered]
         self._answering |= set(calls)
         complete = self._answering.issuperset(turn.unanswered())
+        if complete:
+            self._approval_until = None
         suspended = self._suspending or self.folded.protocol.status == "suspended"
         if complete and suspended:
             records.append(Resumed(message.by, self._now.wall))
@@ -272,7 +281,7 @@ class Machine(Turns):
         if self._outstanding or turn is None:
             return
         if not turn.unanswered():
-            self._answering, self._suspending, self._approval_until = frozenset(), False, None
+            self._answering, self._suspending = frozenset(), False
             self._go_on()
         elif self.folded.protocol.status == "suspended":
             self._rest_as_folded()

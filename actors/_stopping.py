@@ -17,6 +17,7 @@ from loopwright.protocol import (
     Record,
     RequestApproval,
     RunState,
+    ServiceFailed,
     ToolCalls,
 )
 
@@ -36,8 +37,6 @@ class Stopping(Core):
         if self.state is not RunState.CANCELLING:
             self._stop(Reason.CANCELLED, message.reason or None, hard=message.hard, told=requested)
         elif message.hard:
-            self._interrupt(writes=True)
-            self._grace_until = self._now.monotonic
             self._grace_over()
 
     def _on_commit_failed(self, message: CommitFailed) -> None:
@@ -53,6 +52,13 @@ class Stopping(Core):
             )
             self._drain()
 
+    def _on_service_failed(self, message: ServiceFailed) -> None:
+        """A bug of ours, somewhere else: end in order, say so, and wait for nobody."""
+        if self._ending or self.state is RunState.CANCELLING:
+            return
+        self._deciding = None
+        self._stop(Reason.INTERNAL_ERROR, f"{message.service} failed: {message.error}", hard=True)
+
     def _stop(
         self,
         reason: Reason,
@@ -67,13 +73,13 @@ class Stopping(Core):
         self._grace_until = self._now.monotonic + (0.0 if hard else self._policy.cancel_grace)
         self._linger_due = self._approval_until = None
         self._validating = self._assessing = self._observing = None
-        self._take_open_turn()
         if self._batch is not None:
             self._batch.stop()
         self._interrupt(writes=hard)
         if told is not None and self._in_flight():
             # Durable at once, in case this process does not live to see the end of the drain.
-            self._commit([told])
+            # It takes a suspension back that is on its way, so that the cancel is not lost then.
+            self._commit([told], head=self._head(None))
             told = None
         self._drain(told)
 
@@ -122,6 +128,7 @@ class Stopping(Core):
             self._rest(reason, cause)
             return
         records: list[Record] = [told] if told is not None else []
+        self._take_open_turn()
         if self._batch is not None and self._proposal is not None:
             records.append(self._committed_turn(self._batch))
             self._batch = None

@@ -152,6 +152,8 @@ class Turns(Stopping):
         if not fits_tool_calls(self.folded.protocol.budget, self._spent(), runnable):
             cause = f"{runnable} more tool calls do not fit the budget"
             self._end_unstarted(plan, Reason.TOOL_BUDGET_EXHAUSTED, cause)
+        elif (over := self._out_of_time()) is not None:
+            self._end_unstarted(plan, *over)
         elif self._proposed:
             self._go_ahead()
         else:
@@ -234,7 +236,7 @@ class Turns(Stopping):
             self._enter(RunState.OBSERVE)
             self._enter(RunState.COMPACT_OR_SAVE)
             fault = Fault("call", batch.plan.fault) if batch.plan.fault else None
-            self._save(self._committed_turn(batch, fault=fault))
+            self._save(self._committed_turn(batch, fault=fault), batch)
             return
         for index in stage:
             if batch.plan.calls[index].effect.is_write:
@@ -301,22 +303,21 @@ class Turns(Stopping):
             ]
         return [*records, *extra]
 
-    def _save(self, turn: TurnCommitted) -> None:
+    def _save(self, turn: TurnCommitted, batch: Batch | None = None) -> None:
         """Commit the turn; too many faults in a row end the invocation with it."""
-        self._linger_due = None
+        self._batch, self._linger_due = None, None
         records: list[Record] = [*self._notices(), turn]
         if turn.fault is not None and self._unforgivable(turn.fault):
             self._end(Reason.INVALID_DECISION, records=records, cause=turn.fault.problem)
         else:
-            self._commit(records, self._saved)
+            self._commit(records, partial(self._saved, batch))
 
     def _unforgivable(self, fault: Fault) -> bool:
         p, policy = self.folded.protocol, self._policy
         decisions = p.faulty_decisions + 1 if fault.level == "decision" else 0
         return decisions > policy.max_repairs or p.faulty_turns + 1 >= policy.max_faulty_turns
 
-    def _saved(self) -> None:
-        batch = self._batch
+    def _saved(self, batch: Batch | None) -> None:
         if batch is None:
             self._prepare()
             return

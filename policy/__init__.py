@@ -21,3 +21,4 @@ from ._planning import stages as stages
 from ._policy import Policy as Policy
 from ._progress import Progress as Progress
 from ._progress import Streak as Streak
+from ._progress import plan_fingerprint as plan_fingerprint

@@ -7,9 +7,10 @@ that polling something that changes is always progress.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
-from loopwright.protocol import Stalled
+from loopwright.protocol import AnyCall, Stalled, ToolCall, canonical
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,3 +51,15 @@ class Streak:
             results == self.results or not rule.results_must_repeat
         )
         return Streak(fingerprint, results, self.count + 1 if same else 1)
+
+
+def plan_fingerprint(calls: Iterable[AnyCall]) -> bytes:
+    """Make bytes that are equal for batches of the same names and arguments, in any order."""
+    return b"\n".join(
+        sorted(
+            call.tool_name.encode()
+            + b"\0"
+            + (canonical(call.arguments) if isinstance(call, ToolCall) else call.raw.encode())
+            for call in calls
+        )
+    )

@@ -42,6 +42,7 @@ from ._errors import Overloaded as Overloaded
 from ._errors import ProtocolError as ProtocolError
 from ._errors import ProtocolViolation as ProtocolViolation
 from ._errors import RemoteProtocolError as RemoteProtocolError
+from ._errors import RuntimeClosedError as RuntimeClosedError
 from ._errors import StoreError as StoreError
 from ._errors import UnknownProposalError as UnknownProposalError
 from ._history import History as History
@@ -95,6 +96,7 @@ from ._messages import Plan as Plan
 from ._messages import PlannedCall as PlannedCall
 from ._messages import Recover as Recover
 from ._messages import Rested as Rested
+from ._messages import ServiceFailed as ServiceFailed
 from ._messages import Stalled as Stalled
 from ._messages import Start as Start
 from ._messages import Tick as Tick

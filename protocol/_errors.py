@@ -79,3 +79,7 @@ class UnknownProposalError(InvocationStateError):
 
 class Overloaded(LoopwrightError):
     """Raised when a mailbox or the runtime is full; nothing was accepted, try again later."""
+
+
+class RuntimeClosedError(LoopwrightError):
+    """Raised when a runtime is used outside `async with`, or was closed while something waited."""

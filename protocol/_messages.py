@@ -302,6 +302,14 @@ class CommitFailed:
     """Whether another worker owns the invocation now."""
 
 
+@dataclass(frozen=True, slots=True)
+class ServiceFailed:
+    """A service actor crashed over a request of this invocation; there will be no answer."""
+
+    service: str
+    error: str
+
+
 # ---------------------------------------------------------------- from the Supervisor to the runtime
 @dataclass(frozen=True, slots=True)
 class Rested:
@@ -333,6 +341,7 @@ Input: TypeAlias = (
     | Executed
     | Committed
     | CommitFailed
+    | ServiceFailed
 )
 """What a machine takes."""
 

@@ -203,6 +203,7 @@ class InvocationState:
                 self._resumed(record)
             case CancelRequested():
                 p.cancelling = p.cancelling or record
+                p.status, p.reason, p.question = "running", None, ""
             case InvocationEnded():
                 p.status, p.reason, p.cause = "ended", record.reason, record.cause
                 p.active_seconds = record.active_seconds

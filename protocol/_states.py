@@ -1,8 +1,7 @@
 """The state machine of an invocation, as data.
 
-`TABLE[state][trigger]` is the set of states the invocation may be in once that trigger has
-been handled. A trigger is the type of a message, or `Entered` for a state that is passed
-through at once. A pair that is not in the table is a violation and changes nothing; a reply
+`TABLE[state][trigger]` is the set of states that may follow. A trigger is the type of a
+message, or `Entered` for going on at once from a state that was just entered. A pair that is not in the table is a violation and changes nothing; a reply
 nobody waits for any more never gets as far as the table (it is `Late`).
 
 Two rules hold over the whole table. Everything that is to be durable before the next step
@@ -88,7 +87,7 @@ CALL_TABLE: Mapping[CallState, frozenset[CallState]] = MappingProxyType(
 
 
 class Entered:
-    """The trigger of a state that is passed through at once."""
+    """The trigger of what follows at once: no further message is waited for."""
 
 
 Trigger: TypeAlias = type[Input] | type[Entered]
@@ -100,18 +99,12 @@ def _to(*states: RunState) -> frozenset[RunState]:
     return frozenset(states)
 
 
-_RESTING = (_S.SUSPENDED, _S.FINISHED, _S.FAILED, _S.CANCELLED)
-_STOPPABLE: Mapping[Trigger, frozenset[RunState]] = {
-    Cancel: _to(_S.CANCELLING, *_RESTING),
-    CommitFailed: _to(_S.CANCELLING, _S.FAILED),
-}
-
-
 def _live(
     stay: RunState, triggers: Mapping[Trigger, frozenset[RunState]]
 ) -> Mapping[Trigger, frozenset[RunState]]:
-    """Add what every live state takes: a cancel, a failed commit, and the passing of time."""
-    return MappingProxyType({**_STOPPABLE, Tick: _to(stay, _S.CANCELLING), **triggers})
+    """Add what every live state takes: a cancel, and the passing of time."""
+    stop = _to(_S.CANCELLING)
+    return MappingProxyType({Cancel: stop, Tick: stop | {stay}, **triggers})
 
 
 TABLE: Mapping[RunState, Mapping[Trigger, frozenset[RunState]]] = MappingProxyType(
@@ -122,19 +115,21 @@ TABLE: Mapping[RunState, Mapping[Trigger, frozenset[RunState]]] = MappingProxyTy
                 Start: _to(_S.CREATED),
                 Recover: _to(_S.PREPARE_CONTEXT, _S.DECIDE_ACTION, _S.WAIT_APPROVAL, _S.CANCELLING),
                 Committed: _to(_S.PREPARE_CONTEXT),
+                CommitFailed: _to(_S.CANCELLING),
             },
         ),
         _S.PREPARE_CONTEXT: MappingProxyType({Entered: _to(_S.MODEL_THINKING, _S.COMPACT_OR_SAVE)}),
         _S.MODEL_THINKING: _live(
             _S.MODEL_THINKING,
             {
-                Decided: _to(_S.DECIDE_ACTION, _S.COMPACT_OR_SAVE),
+                Decided: _to(_S.DECIDE_ACTION),
                 DecideFailed: _to(_S.COMPACT_OR_SAVE),
             },
         ),
         _S.DECIDE_ACTION: _live(
             _S.DECIDE_ACTION,
             {
+                Entered: _to(_S.COMPACT_OR_SAVE),
                 Validated: _to(
                     _S.DECIDE_ACTION, _S.EXECUTE_TOOL, _S.WAIT_APPROVAL, _S.COMPACT_OR_SAVE
                 ),
@@ -145,15 +140,16 @@ TABLE: Mapping[RunState, Mapping[Trigger, frozenset[RunState]]] = MappingProxyTy
             _S.WAIT_APPROVAL,
             {
                 Committed: _to(_S.WAIT_APPROVAL, _S.DECIDE_ACTION, _S.SUSPENDED),
+                CommitFailed: _to(_S.CANCELLING),
                 AnswerApproval: _to(_S.WAIT_APPROVAL),
-                Tick: _to(_S.WAIT_APPROVAL, _S.CANCELLING),
             },
         ),
         _S.EXECUTE_TOOL: _live(
             _S.EXECUTE_TOOL,
             {
-                Entered: _to(_S.EXECUTE_TOOL, _S.OBSERVE),
+                Entered: _to(_S.OBSERVE),
                 Committed: _to(_S.EXECUTE_TOOL),
+                CommitFailed: _to(_S.CANCELLING),
                 Executed: _to(_S.EXECUTE_TOOL, _S.OBSERVE),
             },
         ),
@@ -166,23 +162,26 @@ TABLE: Mapping[RunState, Mapping[Trigger, frozenset[RunState]]] = MappingProxyTy
                     _S.PREPARE_CONTEXT,
                     _S.DECIDE_ACTION,
                     _S.WAIT_APPROVAL,
-                    *_RESTING,
+                    _S.SUSPENDED,
+                    _S.FINISHED,
+                    _S.FAILED,
                 ),
+                CommitFailed: _to(_S.CANCELLING),
+                # A cancel comes too late once the end itself is on its way to the store.
+                Cancel: _to(_S.CANCELLING, _S.COMPACT_OR_SAVE),
                 Observed: _to(_S.PREPARE_CONTEXT, _S.COMPACT_OR_SAVE),
             },
         ),
-        _S.CANCELLING: _live(
-            _S.CANCELLING,
+        _S.CANCELLING: MappingProxyType(
             {
-                Entered: _to(_S.CANCELLING, *_RESTING),
-                Cancel: _to(_S.CANCELLING, *_RESTING),
-                Tick: _to(_S.CANCELLING, *_RESTING),
-                Committed: _to(_S.CANCELLING, *_RESTING),
-                CommitFailed: _to(_S.CANCELLING, *_RESTING),
-                Decided: _to(_S.CANCELLING, *_RESTING),
-                DecideFailed: _to(_S.CANCELLING, *_RESTING),
-                Executed: _to(_S.CANCELLING, *_RESTING),
-            },
+                Entered: _to(_S.FAILED),
+                Decided: _to(_S.CANCELLING, _S.CANCELLED),
+                DecideFailed: _to(_S.CANCELLING, _S.CANCELLED),
+                **dict.fromkeys(
+                    (Cancel, Tick, Executed, Committed, CommitFailed),
+                    _to(_S.CANCELLING, _S.FAILED, _S.CANCELLED),
+                ),
+            }
         ),
         _S.SUSPENDED: MappingProxyType(
             {

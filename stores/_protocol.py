@@ -41,7 +41,8 @@ class Store(Protocol):
         Appends are checked one by one, in order, and a refused one fails alone:
         `FencedError` if its fence is not the current one, `JournalConflictError` if its
         `first_seq` is not the next one, or if it creates an invocation whose id or (agent, key)
-        is taken. An append already stored with the same content is a success, so that a batch
+        is taken. The fence is looked at first. An append that can't be one (no lines, a line break
+        in a line, a creation without a head) is a plain `StoreError`. An append already stored with the same content is a success, so that a batch
         of unknown outcome can be sent again.
         """
         ...
@@ -66,7 +67,14 @@ class Store(Protocol):
         limit: int = 100,
         before: InvocationId | None = None,
     ) -> Sequence[Summary]:
-        """List invocations, newest first; `before` continues a listing."""
+        """List invocations, newest first; `before` continues a listing.
+
+        Agent, key and goal are those of the head that created an invocation; later heads change
+        status, reason, detail and time.
+
+        Raises:
+            InvocationNotFoundError: If there is no invocation `before`.
+        """
         ...
 
     async def acquire(self, invocation_id: InvocationId, worker: str) -> Lease:

@@ -1,0 +1,93 @@
+"""An agent: a definition, shared by every invocation, with no state of its own."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+from typing import Any, Final
+
+from pydantic import PydanticUserError, TypeAdapter
+from pydantic.errors import PydanticSchemaGenerationError
+
+from loopwright.policy import Policy
+from loopwright.protocol import Budget, ConfigurationError, Model, ToolSpec
+
+from ._tool import AnyTool, Tool
+
+_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+
+
+class Agent:
+    """Who decides, with which tools, under which policy and budget.
+
+    Args:
+        name: How it is started and listed.
+        model: Where decisions come from.
+        version: Pinned in every invocation it starts.
+        instructions: What the model is told beside the goal.
+        tools: What it may call; names are unique.
+        policy: What is allowed, and how much is forgiven.
+        budget: Limits of each invocation, unless `start` gives others.
+        output: A type: a final answer then carries a JSON value of it, and
+            `agent.parse_output(outcome)` returns an instance.
+
+    Raises:
+        ConfigurationError: If anything of it cannot work, such as two tools of one name.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        model: Model,
+        version: str = "1",
+        instructions: str = "",
+        tools: Sequence[AnyTool] = (),
+        policy: Policy | None = None,
+        budget: Budget | None = None,
+        output: Any = None,
+    ) -> None:
+        if not _NAME.fullmatch(name):
+            msg = f"agent name {name!r} is not usable; use 1-64 letters, digits, '.', '_' or '-'"
+            raise ConfigurationError(msg)
+        if not callable(getattr(model, "decide", None)):
+            msg = f"agent {name!r}: {type(model).__name__} is no model; it needs `async def decide`"
+            raise ConfigurationError(msg)
+        self.name = name
+        self.version = version
+        self.instructions = instructions
+        self.model = model
+        self.policy = policy or Policy()
+        self.budget = budget or Budget()
+        self.tools: Mapping[str, AnyTool] = MappingProxyType(_by_name(name, tools))
+        self.specs: tuple[ToolSpec, ...] = tuple(t.spec for t in self.tools.values())
+        self.output: TypeAdapter[Any] | None = None if output is None else _output(name, output)
+
+    def __repr__(self) -> str:
+        """Name it and its tools."""
+        return f"<Agent {self.name} {self.version} tools={', '.join(self.tools) or 'none'}>"
+
+
+def _by_name(agent: str, tools: Sequence[object]) -> dict[str, AnyTool]:
+    found: dict[str, AnyTool] = {}
+    for tool in tools:
+        if not isinstance(tool, Tool):
+            shown = getattr(tool, "__name__", repr(tool))
+            msg = (
+                f"agent {agent!r}: {shown} is no tool and has no effect class; use @tool(effect=…)"
+            )
+            raise ConfigurationError(msg)
+        if tool.name in found:
+            msg = f"agent {agent!r} has two tools named {tool.name!r}; give one @tool(name=…)"
+            raise ConfigurationError(msg)
+        found[tool.name] = tool
+    return found
+
+
+def _output(agent: str, output: Any) -> TypeAdapter[Any]:
+    try:
+        return TypeAdapter(output)
+    except (PydanticSchemaGenerationError, PydanticUserError) as error:
+        msg = f"agent {agent!r}: its output type has no JSON schema: {error.message}"
+        raise ConfigurationError(msg) from None

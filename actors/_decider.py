@@ -1,0 +1,105 @@
+"""The Decider: one per agent, shared by all its invocations. It alone calls the model."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any, TypeAlias
+
+from loopwright.protocol import (
+    CancelDecide,
+    Decide,
+    Decided,
+    DecideFailed,
+    Decision,
+    InvocationId,
+    Malformed,
+    ModelReply,
+    ModelRequest,
+    RemoteProtocolError,
+    Usage,
+    bounded,
+    parse_decision,
+    raw_text,
+)
+
+from ._agent import Agent
+from ._service import Service, answer
+from ._work import Work, first_cause
+from .kernel import ActorRef, Request
+
+_Key: TypeAlias = tuple[InvocationId, int]
+_CHARS_PER_TOKEN = 4
+"""A usual ratio for English text; only used where a model reports no usage."""
+
+
+class Decider(Service[Decide | CancelDecide]):
+    """Asks one agent's model, and parses what it says at the edge."""
+
+    def __init__(self, agent: Agent) -> None:
+        super().__init__()
+        self._agent = agent
+        self._asked: dict[_Key, asyncio.Task[None]] = {}
+        self._work = Work()
+
+    def serve(self, request: Request[Decide | CancelDecide]) -> None:
+        """Begin a model call, or give one up."""
+        order = request.message
+        key = (order.invocation_id, order.turn)
+        if isinstance(order, CancelDecide):
+            task = self._asked.get(key)
+            if task is not None:
+                task.cancel()
+            return
+        asked = self._ask(key, order, request.reply_to)
+        self._asked[key] = self._work.start(asked, request.context)
+
+    async def post_stop(self) -> None:
+        """End what still runs; a model that does not obey is abandoned."""
+        await self._work.close()
+
+    async def _ask(self, key: _Key, order: Decide, reply_to: ActorRef[Any]) -> None:
+        said: Decided | DecideFailed
+        try:
+            reply = await self._agent.model.decide(self._request(order))
+            said = _decided(order, reply)
+        except asyncio.CancelledError:
+            said = DecideFailed(order.turn, "the model call was cancelled")
+        except (Exception, BaseExceptionGroup) as error:  # noqa: BLE001 - a model is foreign code
+            cause = first_cause(error)
+            text = bounded(str(cause), 2_000)
+            said = DecideFailed(order.turn, f"{type(cause).__name__}: {text}")
+        finally:
+            self._asked.pop(key, None)
+        answer(reply_to, said)
+
+    def _request(self, order: Decide) -> ModelRequest:
+        return ModelRequest(
+            order.invocation_id,
+            order.turn,
+            self._agent.name,
+            self._agent.instructions,
+            order.goal,
+            order.history,
+            self._agent.specs,
+            order.principal,
+            order.notice,
+            order.metadata,
+        )
+
+
+def _decided(order: Decide, reply: object) -> Decided:
+    if not isinstance(reply, ModelReply):
+        msg = f"the model returned {type(reply).__name__}; decide() must return a ModelReply"
+        raise TypeError(msg)
+    decision: Decision | Malformed
+    try:
+        decision = parse_decision(reply.decision)
+    except RemoteProtocolError as error:
+        decision = Malformed(str(error), raw_text(reply.decision))
+    usage = reply.usage
+    if usage is None:
+        said = len(raw_text(reply.decision))
+        usage = Usage(
+            order.context_chars // _CHARS_PER_TOKEN + 1, said // _CHARS_PER_TOKEN + 1, True
+        )
+    return Decided(order.turn, decision, usage, reply.model, reply.response_id)

@@ -1,0 +1,286 @@
+"""The engine room of an entered runtime: service actors, and the invocations in memory."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import contextvars
+import logging
+from collections.abc import Sequence
+from functools import partial
+from typing import Final
+
+from loopwright.protocol import (
+    Append,
+    Cancel,
+    ConfigurationError,
+    Entry,
+    Head,
+    Input,
+    InvocationEnded,
+    InvocationId,
+    InvocationState,
+    Lease,
+    LoopwrightError,
+    Outcome,
+    ProtocolError,
+    Reason,
+    Recover,
+    RuntimeClosedError,
+    encode_record,
+)
+from loopwright.stores import Store
+
+from ._agent import Agent
+from ._clock import Clock, sleep
+from ._committer import Committer
+from ._core import outcome_of
+from ._decider import Decider
+from ._executor import ToolExecutor
+from ._live import Live, state_of, streak_of
+from ._machine import Machine
+from ._supervisor import Routes, Supervisor
+from ._tool import AnyTool
+from ._trace import RunObserver
+from ._tracker import ProgressTracker
+from ._validator import Validator
+from .kernel import ActorDeadError, ActorFailed, ActorRef, ActorSystem, ChildSpec, Lane
+
+MAILBOX: Final = 100_000
+"""Messages a service actor may have waiting; live invocations are bounded far below."""
+_SERVICE: Final = ChildSpec(restart="permanent")
+
+logger = logging.getLogger("loopwright.runtime")
+
+
+class Engine:
+    """Everything that runs while a runtime is entered."""
+
+    def __init__(
+        self,
+        store: Store,
+        agents: Sequence[Agent],
+        clock: Clock,
+        observers: tuple[RunObserver, ...],
+        worker: str,
+        lease_ttl: float,
+    ) -> None:
+        self.store = store
+        self.clock = clock
+        self.live: dict[InvocationId, Live] = {}
+        self.room = asyncio.Event()
+        """Set whenever an invocation leaves memory."""
+        self.system = ActorSystem("loopwright", mailbox_capacity=MAILBOX)
+        self._agents = {agent.name: agent for agent in agents}
+        self._routes: dict[str, Routes] = {}
+        self._observers = observers
+        self.worker = worker
+        self._lease_ttl = lease_ttl
+        self._reviving: dict[InvocationId, asyncio.Future[Live]] = {}
+
+    # ------------------------------------------------------------ opening and closing
+    async def open(self) -> None:
+        """Open the store, start the service actors, and report as alive."""
+        await self.store.open()
+        try:
+            await self.store.heartbeat(self.worker, self._lease_ttl)
+            await self.system.__aenter__()
+        except BaseException:
+            await self.store.close()
+            raise
+        committer = self.system.start(Committer, self.store, self.clock, spec=_SERVICE)
+        executors: dict[int, ActorRef[ToolExecutor]] = {}
+        for agent in self._agents.values():
+            self._routes[agent.name] = Routes(
+                self.system.start(Decider, agent, spec=_SERVICE),
+                self.system.start(Validator, agent, spec=_SERVICE),
+                committer,
+                {name: self._executor(tool, executors) for name, tool in agent.tools.items()},
+            )
+        self.system.spawn(self._report(), name="heartbeat")
+
+    def _executor(
+        self, tool: AnyTool, known: dict[int, ActorRef[ToolExecutor]]
+    ) -> ActorRef[ToolExecutor]:
+        """One executor per tool, also where several agents share it."""
+        if id(tool) not in known:
+            known[id(tool)] = self.system.start(ToolExecutor, tool, self.clock, spec=_SERVICE)
+        return known[id(tool)]
+
+    async def close(self) -> None:
+        """Leave what still runs to be recovered, end everything, and let go of the store."""
+        for live in tuple(self.live.values()):
+            live.fail(
+                RuntimeClosedError(
+                    f"the runtime was closed while invocation {live.invocation_id} was running; "
+                    "recover() in another runtime goes on with it"
+                )
+            )
+        self.live.clear()
+        try:
+            await self.system.__aexit__(None, None, None)
+            await self.store.heartbeat(self.worker, 0)
+        finally:
+            await self.store.close()
+
+    async def _report(self) -> None:
+        while True:
+            await sleep(self.clock, self._lease_ttl / 3)
+            try:
+                await self.store.heartbeat(self.worker, self._lease_ttl)
+            except LoopwrightError as error:
+                logger.warning("This worker could not report as alive: %s", error)
+
+    # ------------------------------------------------------------ invocations in memory
+    def agent(self, name: str) -> Agent:
+        """Find an agent.
+
+        Raises:
+            ConfigurationError: If this runtime has no agent of that name.
+        """
+        found = self._agents.get(name)
+        if found is None:
+            known = ", ".join(self._agents) or "none"
+            msg = f"this runtime has no agent named {name!r}; it has: {known}"
+            raise ConfigurationError(msg)
+        return found
+
+    def bring_up(
+        self, agent: Agent, state: InvocationState, lease: Lease, context: contextvars.Context
+    ) -> Live:
+        """Give an invocation its two actors."""
+        live = Live(lease, agent, context)
+        self._start_actors(live, state)
+        self.live[lease.invocation_id] = live
+        return live
+
+    def _start_actors(self, live: Live, state: InvocationState) -> None:
+        progress = live.agent.policy.progress
+        streak = streak_of(state.business.turns, progress)
+        live.tracker = self.system.start(ProgressTracker, progress, streak)
+        machine = Machine(state, live.agent.policy, worker=self.worker, fence=live.lease.fence)
+        live.supervisor = self.system.start(
+            Supervisor,
+            machine,
+            self._routes[live.agent.name],
+            live.tracker,
+            self.clock,
+            live.context,
+            live.progressed,
+            partial(self._rested, live),
+            self._observers,
+            spec=ChildSpec(on_failure=partial(self._crashed, live)),
+        )
+
+    async def revive(self, invocation_id: InvocationId, context: contextvars.Context) -> Live:
+        """Take ownership of a stored invocation and bring it into memory; once at a time.
+
+        Raises:
+            InvocationNotFoundError: If there is none.
+            LeaseHeldError: If another worker owns it and is alive.
+            ConfigurationError: If its agent is not one of this runtime.
+        """
+        if invocation_id in self.live:
+            return self.live[invocation_id]
+        under_way = self._reviving.get(invocation_id)
+        if under_way is not None:
+            return await asyncio.shield(under_way)
+        task = asyncio.ensure_future(self._revive(invocation_id, context))
+        self._reviving[invocation_id] = task
+        try:
+            return await asyncio.shield(task)
+        finally:
+            if self._reviving.get(invocation_id) is task:
+                del self._reviving[invocation_id]
+
+    async def _revive(self, invocation_id: InvocationId, context: contextvars.Context) -> Live:
+        lease = await self.store.acquire(invocation_id, self.worker)
+        try:
+            state = state_of(await self.store.load(invocation_id))
+            agent = self.agent(state.protocol.started.agent)
+            return self.bring_up(agent, state, lease, context)
+        except BaseException:
+            await self.store.release(lease)
+            raise
+
+    async def command(
+        self, invocation_id: InvocationId, message: Input, context: contextvars.Context
+    ) -> Live:
+        """Say something to an invocation, wherever it is; returns once it is durable.
+
+        Raises:
+            ProtocolError: If it can't be granted; nothing has changed.
+        """
+        while True:
+            revived = invocation_id not in self.live
+            live = await self.revive(invocation_id, context)
+            try:
+                await live.supervisor.ask(message, block=False, lane=Lane.CONTROL)
+            except ActorDeadError:
+                # It came to rest in this very moment: it can be spoken to in the store.
+                continue
+            except ProtocolError:
+                if revived:
+                    await self.dismiss(live)
+                raise
+            return live
+
+    async def cancel(self, live: Live, message: Cancel) -> None:
+        """Ask an invocation in memory to stop; if it is over meanwhile, that is fine too."""
+        with contextlib.suppress(ActorDeadError, LoopwrightError):
+            await live.supervisor.ask(message, block=False, lane=Lane.CONTROL)
+
+    async def dismiss(self, live: Live) -> None:
+        """Take an invocation that was only looked at out of memory again."""
+        self._leave(live)
+        await self.store.release(live.lease)
+
+    def _leave(self, live: Live) -> None:
+        if self.live.get(live.invocation_id) is live:
+            del self.live[live.invocation_id]
+        live.supervisor.stop(block=False)
+        live.tracker.stop(block=False)
+        self.room.set()
+
+    def _rested(self, live: Live, outcome: Outcome) -> None:
+        self._leave(live)
+        live.finish(outcome)
+
+    # ------------------------------------------------------------ crashes of a Supervisor
+    def _crashed(self, live: Live, failure: ActorFailed) -> None:
+        """A bug of ours: rebuild the invocation from its journal once, then end it."""
+        if self.live.get(live.invocation_id) is not live:
+            return
+        live.crashes += 1
+        self.system.spawn(self._rebuild(live, failure.error), name="rebuild")
+
+    async def _rebuild(self, live: Live, error: BaseException) -> None:
+        live.tracker.stop(block=False)
+        cause = f"{type(error).__name__}: {error}"
+        try:
+            # A new fence: what the crashed one still has on its way must not arrive any more.
+            live.lease = await self.store.acquire(live.invocation_id, self.worker)
+            state = state_of(await self.store.load(live.invocation_id))
+            if live.crashes > 1:
+                await self._give_up(live, state, cause)
+                return
+            self._start_actors(live, state)
+            live.supervisor.tell(Recover())
+        except LoopwrightError as second:
+            self.live.pop(live.invocation_id, None)
+            live.fail(second)
+
+    async def _give_up(self, live: Live, state: InvocationState, cause: str) -> None:
+        """End it with `internal_error`; its last commit stands, and a resume goes on from there."""
+        at, p = self.clock.now().wall, state.protocol
+        ended = InvocationEnded(Reason.INTERNAL_ERROR, p.active_seconds, at, cause=cause)
+        line = encode_record(ended)
+        head = Head(p.started.agent, "ended", Reason.INTERNAL_ERROR, at)
+        lease = live.lease
+        append = Append(live.invocation_id, lease.fence, p.seq + 1, (line,), lease.worker, head)
+        (refused,) = await self.store.append([append])
+        if refused is not None:
+            raise refused
+        state.apply(Entry(ended, line))
+        self.live.pop(live.invocation_id, None)
+        live.finish(outcome_of(state, Reason.INTERNAL_ERROR, cause))

@@ -1,0 +1,231 @@
+"""The ToolExecutor: one per tool, shared by all invocations of the runtime.
+
+It alone runs a tool's body. Every attempt is answered exactly once: with what the body
+returned or raised, or with what the runtime knows when it stops waiting.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import inspect
+from collections import deque
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Literal, TypeAlias
+
+from loopwright.protocol import (
+    AttemptId,
+    ErrorCategory,
+    Execute,
+    Executed,
+    Interrupt,
+    InvocationId,
+    JsonValue,
+    ResultStatus,
+    ToolError,
+    ToolResult,
+    bounded,
+    to_json,
+)
+
+from ._clock import Clock, Timer
+from ._service import Service, answer
+from ._threads import MAX_THREADS, NeverRanError, ThreadPool
+from ._tool import AnyTool, InvalidArgumentsError, ToolContext, ToolFailure
+from ._work import Work, first_cause
+from .kernel import ActorRef, Request
+
+_Key: TypeAlias = tuple[InvocationId, int, AttemptId]
+
+
+@dataclass(slots=True)
+class _Attempt:
+    """One attempt that has not been answered."""
+
+    order: Execute
+    reply_to: ActorRef[Any]
+    context: contextvars.Context | None
+    task: asyncio.Task[None] | None = None
+    timer: Timer | None = None
+    stopped: Literal["timeout", "interrupted"] | None = None
+
+
+class ToolExecutor(Service[Execute | Interrupt]):
+    """Runs one tool."""
+
+    def __init__(self, tool: AnyTool, clock: Clock) -> None:
+        super().__init__()
+        self._tool = tool
+        self._clock = clock
+        self._attempts: dict[_Key, _Attempt] = {}
+        self._waiting: deque[_Key] = deque()
+        self._running = 0
+        self._limit = tool.max_concurrency
+        self._work = Work()
+        self._threads = (
+            None if tool.is_async else ThreadPool(tool.name, tool.max_concurrency or MAX_THREADS)
+        )
+
+    def serve(self, request: Request[Execute | Interrupt]) -> None:
+        """Start an attempt, or stop waiting for one."""
+        order = request.message
+        if isinstance(order, Interrupt):
+            self._interrupt((order.invocation_id, order.turn, order.attempt_id))
+            return
+        key = (order.invocation_id, order.turn, order.attempt_id)
+        self._attempts[key] = _Attempt(order, request.reply_to, request.context)
+        if self._limit is not None and self._running >= self._limit:
+            self._waiting.append(key)
+        else:
+            self._start(key)
+
+    async def post_stop(self) -> None:
+        """End what still runs; a body that does not obey is abandoned."""
+        await self._work.close()
+        if self._threads is not None:
+            self._threads.close()
+
+    def _start(self, key: _Key) -> None:
+        attempt = self._attempts[key]
+        self._running += 1
+        attempt.task = self._work.start(self._run(key, attempt), attempt.context)
+        if self._tool.timeout is not None:
+            when = self._clock.now().monotonic + self._tool.timeout
+            attempt.timer = self._clock.call_at(when, partial(self._timed_out, key))
+
+    async def _run(self, key: _Key, attempt: _Attempt) -> None:
+        order = attempt.order
+        try:
+            result = await self._body(order, attempt)
+        finally:
+            self._running -= 1
+            if attempt.timer is not None:
+                attempt.timer.cancel()
+            self._next()
+        self._answer(key, result)
+
+    async def _body(self, order: Execute, attempt: _Attempt) -> ToolResult:
+        """Run the body; whatever happens in it becomes a result."""
+        try:
+            arguments = self._tool.bind(order.arguments, _context(order))
+            if self._threads is None:
+                output = await self._tool.function(**arguments)
+            else:
+                output = await self._threads.run(partial(self._tool.function, **arguments))
+                if inspect.isawaitable(output):
+                    output = await output
+        except NeverRanError:
+            return self._never_ran(order)
+        except InvalidArgumentsError as error:
+            return self._failed(order, error)
+        except asyncio.CancelledError as error:
+            if attempt.stopped is None:
+                # The body cancelled itself, or its task was cancelled from outside us.
+                return self._failed(order, error)
+            return self._stopped(order, attempt.stopped)
+        except (Exception, SystemExit, BaseExceptionGroup) as error:  # noqa: BLE001 - foreign code
+            if attempt.stopped is not None:
+                return self._stopped(order, attempt.stopped)
+            return self._failed(order, first_cause(error))
+        if attempt.stopped is not None:
+            # It swallowed its cancellation; nobody waits for what it returns any more.
+            return self._stopped(order, attempt.stopped)
+        return _result(order, ResultStatus.OK, output=to_json(output).value)
+
+    def _timed_out(self, key: _Key) -> None:
+        """Answer now; the body is told to end, and may not obey."""
+        attempt = self._attempts.get(key)
+        if attempt is None or attempt.task is None or attempt.stopped is not None:
+            return
+        attempt.stopped = "timeout"
+        attempt.task.cancel()
+        if self._tool.is_async:
+            self._answer(key, self._stopped(attempt.order, "timeout"))
+
+    def _interrupt(self, key: _Key) -> None:
+        attempt = self._attempts.get(key)
+        if attempt is None:
+            return
+        if attempt.task is None:
+            self._waiting.remove(key)
+            self._answer(key, self._never_ran(attempt.order))
+            return
+        attempt.stopped = attempt.stopped or "interrupted"
+        attempt.task.cancel()
+
+    def _answer(self, key: _Key, result: ToolResult) -> None:
+        """Answer an attempt once; a late result is dropped."""
+        attempt = self._attempts.pop(key, None)
+        if attempt is None:
+            return
+        order = attempt.order
+        answer(attempt.reply_to, Executed(order.turn, order.attempt_id, result))
+
+    def _next(self) -> None:
+        if self._waiting and (self._limit is None or self._running < self._limit):
+            self._start(self._waiting.popleft())
+
+    # ------------------------------------------------------------ results
+    def _never_ran(self, order: Execute) -> ToolResult:
+        status = ResultStatus.NOT_STARTED if order.effect.is_write else ResultStatus.TIMEOUT
+        text = "no thread was free before its time was over; the body never ran"
+        return _result(order, status, _error(ErrorCategory.TRANSIENT, "NeverRan", text))
+
+    def _stopped(self, order: Execute, why: Literal["timeout", "interrupted"]) -> ToolResult:
+        late = why == "timeout"
+        limit = f"it exceeded its limit of {self._tool.timeout} s" if late else "it was interrupted"
+        if order.effect.is_write:
+            text = f"{limit}; it may or may not have taken effect"
+            error = _error(ErrorCategory.INTERNAL, "OutcomeUnknown", text)
+            return _result(order, ResultStatus.OUTCOME_UNKNOWN, error)
+        status = ResultStatus.TIMEOUT if late else ResultStatus.CANCELLED
+        kind = "Timeout" if late else "Cancelled"
+        return _result(order, status, _error(ErrorCategory.TRANSIENT, kind, limit, retry=True))
+
+    def _failed(self, order: Execute, error: BaseException) -> ToolResult:
+        category, retryable = _classify(error)
+        kind, text = type(error).__name__, bounded(str(error), 2_000)
+        failure = _error(category, kind, text, retry=retryable)
+        if isinstance(error, SystemExit | asyncio.CancelledError) and order.effect.is_write:
+            return _result(order, ResultStatus.OUTCOME_UNKNOWN, failure)
+        return _result(order, ResultStatus.ERROR, failure)
+
+
+def _context(order: Execute) -> ToolContext:
+    return ToolContext(
+        order.invocation_id,
+        order.turn,
+        order.call_id,
+        order.attempt_id,
+        order.attempt,
+        order.effect_key,
+        order.principal,
+    )
+
+
+def _classify(error: BaseException) -> tuple[ErrorCategory, bool]:
+    match error:
+        case ToolFailure(category=category, retryable=retryable):
+            return category, retryable
+        case TimeoutError() | ConnectionError():
+            return ErrorCategory.TRANSIENT, True
+        case PermissionError():
+            return ErrorCategory.PERMISSION, False
+        case _:
+            return ErrorCategory.INTERNAL, False
+
+
+def _error(category: ErrorCategory, kind: str, text: str, *, retry: bool = False) -> ToolError:
+    return ToolError(category, kind, text, retry)
+
+
+def _result(
+    order: Execute,
+    status: ResultStatus,
+    error: ToolError | None = None,
+    output: JsonValue = None,
+) -> ToolResult:
+    return ToolResult(
+        order.call_id, order.tool_name, status, output, error, order.attempt, order.effect_key
+    )

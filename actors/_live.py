@@ -1,0 +1,105 @@
+"""Invocations that are in memory: what the runtime keeps beside the two actors of each."""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+from collections.abc import Iterator
+from typing import Any
+
+from loopwright.policy import Progress, Streak, plan_fingerprint
+from loopwright.protocol import (
+    Entry,
+    InvocationState,
+    Lease,
+    Outcome,
+    RequestApproval,
+    Stored,
+    ToolCalls,
+    Turn,
+    decode_record,
+    fold,
+)
+
+from ._agent import Agent
+from ._tracker import results_digest
+from .kernel import ActorRef
+
+
+class Live:
+    """One invocation in memory."""
+
+    __slots__ = (
+        "advanced",
+        "agent",
+        "context",
+        "crashes",
+        "done",
+        "invocation_id",
+        "lease",
+        "supervisor",
+        "tracker",
+    )
+
+    supervisor: ActorRef[Any]
+    tracker: ActorRef[Any]
+
+    def __init__(self, lease: Lease, agent: Agent, context: contextvars.Context) -> None:
+        self.invocation_id = lease.invocation_id
+        self.lease = lease
+        self.agent = agent
+        self.context = context
+        self.crashes = 0
+        self.done: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
+        self.advanced: asyncio.Event | None = None
+        """Set at each commit, where somebody listens."""
+
+    def progressed(self) -> None:
+        """Wake whoever follows the journal."""
+        if self.advanced is not None:
+            self.advanced.set()
+
+    def finish(self, outcome: Outcome) -> None:
+        """Tell everybody who waits how it came to rest."""
+        if not self.done.done():
+            self.done.set_result(outcome)
+        self.progressed()
+
+    def fail(self, error: Exception) -> None:
+        """Tell everybody who waits that there will be no outcome here."""
+        if not self.done.done():
+            self.done.set_exception(error)
+            # Nobody may be waiting; that is no fault of theirs.
+            self.done.exception()
+        self.progressed()
+
+
+def entries_of(stored: Stored) -> Iterator[Entry]:
+    """Decode a journal.
+
+    Raises:
+        JournalCorruptError: If a line cannot be read.
+    """
+    for line in stored.lines:
+        yield Entry(decode_record(line), line)
+
+
+def state_of(stored: Stored) -> InvocationState:
+    """Fold a journal.
+
+    Raises:
+        JournalCorruptError: If it cannot be read, or does not fit together.
+    """
+    return fold(list(entries_of(stored)))
+
+
+def streak_of(turns: list[Turn], rule: Progress) -> Streak:
+    """Rebuild what the ProgressTracker knows: only the last turns can be part of a streak."""
+    streak = Streak()
+    for turn in turns[-rule.max_repeats - 1 :]:
+        record = turn.record
+        decision = record.proposal.decision
+        if isinstance(decision, ToolCalls | RequestApproval):
+            fingerprint = plan_fingerprint(decision.calls)
+            streak = streak.observe(fingerprint, results_digest(record.results), rule)
+    return streak

@@ -1,0 +1,466 @@
+"""The runtime: where agents, a store and actors come together, and what a service embeds."""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from types import TracebackType
+from typing import Final, Self
+
+import anyio
+
+from loopwright.protocol import (
+    Answer,
+    AnswerApproval,
+    Budget,
+    CallId,
+    Cancel,
+    ConfigurationError,
+    Grant,
+    Input,
+    InvocationId,
+    InvocationStarted,
+    InvocationState,
+    InvocationStateError,
+    JsonValue,
+    Lease,
+    LeaseHeldError,
+    Outcome,
+    Overloaded,
+    Principal,
+    ProposalDigest,
+    Recover,
+    RemoteProtocolError,
+    RuntimeClosedError,
+    Start,
+    Status,
+    StoreError,
+    Summary,
+    bounded,
+    check_json,
+)
+from loopwright.stores import MemoryStore, Store
+
+from ._agent import Agent
+from ._clock import Clock, RealClock
+from ._core import outcome_of
+from ._engine import Engine
+from ._live import state_of
+from ._names import new_invocation_id, new_worker_name
+from ._run import Run
+from ._trace import RunObserver
+
+LEASE_TTL: Final = 15.0
+MAX_LIVE: Final = 10_000
+
+
+class Runtime:
+    """Runs invocations of its agents, and keeps them in its store.
+
+    It may be built anywhere, also at import time; it runs while it is entered, and may be
+    entered again after it was left, in any event loop.
+
+    Args:
+        agents: Whose invocations it can run; names are unique.
+        store: Where they are kept; by default only in memory.
+        clock: Where time comes from.
+        observers: Called with every trace event, in the context of the invocation's caller.
+        max_live: Invocations that may be in memory at once.
+        lease_ttl: Seconds after which this worker may be replaced once it no longer reports.
+        new_id: Makes invocation ids.
+
+    Raises:
+        ConfigurationError: For two agents of one name, or a limit that cannot be meant.
+    """
+
+    def __init__(
+        self,
+        agents: Sequence[Agent],
+        *,
+        store: Store | None = None,
+        clock: Clock | None = None,
+        observers: Iterable[RunObserver] = (),
+        max_live: int = MAX_LIVE,
+        lease_ttl: float = LEASE_TTL,
+        new_id: Callable[[], InvocationId] = new_invocation_id,
+    ) -> None:
+        names = [agent.name for agent in agents]
+        for name in names:
+            if names.count(name) > 1:
+                msg = f"the runtime has two agents named {name!r}; give one another name"
+                raise ConfigurationError(msg)
+        if max_live < 1 or lease_ttl <= 0:
+            msg = f"max_live={max_live}, lease_ttl={lease_ttl}: give at least 1 and above 0 seconds"
+            raise ConfigurationError(msg)
+        self.store: Store = MemoryStore() if store is None else store
+        """Where invocations are kept."""
+        self._agents = tuple(agents)
+        self._clock = clock or RealClock()
+        self._observers = tuple(observers)
+        self._max_live = max_live
+        self._lease_ttl = lease_ttl
+        self._new_id = new_id
+        self._engine: Engine | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    async def __aenter__(self) -> Self:
+        """Open the store and start the service actors.
+
+        Raises:
+            StoreError: If the store can't be opened.
+            ConfigurationError: If the runtime is entered already.
+        """
+        if self._engine is not None:
+            msg = "this runtime is entered already; leave it first, or make another one"
+            raise ConfigurationError(msg)
+        engine = Engine(
+            self.store,
+            self._agents,
+            self._clock,
+            self._observers,
+            new_worker_name(),
+            self._lease_ttl,
+        )
+        await engine.open()
+        self._engine, self._loop = engine, asyncio.get_running_loop()
+        return self
+
+    async def __aexit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        """End everything; invocations still running are left to be recovered."""
+        engine, self._engine, self._loop = self._entered, None, None
+        with anyio.CancelScope(shield=True):
+            await engine.close()
+
+    # ------------------------------------------------------------ starting
+    async def run(
+        self,
+        agent: str,
+        goal: str,
+        *,
+        principal: Principal | None = None,
+        budget: Budget | None = None,
+        metadata: JsonValue = None,
+        key: str | None = None,
+    ) -> Outcome:
+        """Start an invocation and wait until it is at rest; parameters as for `start`.
+
+        If the awaiting task is cancelled, so is the invocation: it ends, durably, and then the
+        cancellation goes on.
+        """
+        run = await self.start(
+            agent, goal, principal=principal, budget=budget, metadata=metadata, key=key
+        )
+        try:
+            return await run.outcome()
+        except asyncio.CancelledError:
+            run.cancel("the awaiting task was cancelled", by="runtime")
+            with anyio.CancelScope(shield=True):
+                await run.outcome()
+            raise
+
+    async def start(
+        self,
+        agent: str,
+        goal: str,
+        *,
+        principal: Principal | None = None,
+        budget: Budget | None = None,
+        metadata: JsonValue = None,
+        key: str | None = None,
+        wait: bool = False,
+    ) -> Run:
+        """Start an invocation; it is durable when this returns.
+
+        Args:
+            agent: Name of one of the runtime's agents.
+            goal: What is to be done, for the model.
+            principal: On whose behalf.
+            budget: Limits instead of the agent's own.
+            metadata: Any JSON value, kept with the invocation and handed to the model.
+            key: Makes starting idempotent: the same agent and key is the same invocation.
+            wait: Where `max_live` is reached, wait for room instead of raising.
+
+        Raises:
+            ConfigurationError: If there is no such agent.
+            RemoteProtocolError: If `metadata` is not JSON; names the path.
+            Overloaded: If `max_live` invocations are in memory and `wait` is false.
+            StoreError: If it could not be made durable; then it does not exist.
+        """
+        engine = self._entered
+        definition = engine.agent(agent)
+        if not goal.strip():
+            raise ConfigurationError("the goal is blank; say what is to be done")
+        check_json(metadata, where="metadata")
+        if key is not None:
+            known = await self.store.find(agent, key)
+            if known is not None:
+                return Run(self, known)
+        while len(engine.live) >= self._max_live:
+            if not wait:
+                msg = f"{self._max_live} invocations are live, the limit of this runtime; try later"
+                raise Overloaded(msg)
+            engine.room.clear()
+            await engine.room.wait()
+        started = InvocationStarted(
+            self._new_id(),
+            agent,
+            definition.version,
+            definition.policy.version,
+            goal,
+            principal or Principal(),
+            budget or definition.budget,
+            self._clock.now().wall,
+            key,
+            metadata,
+        )
+        lease = Lease(started.invocation_id, engine.worker, 1)
+        live = engine.bring_up(
+            definition, InvocationState(started), lease, contextvars.copy_context()
+        )
+        try:
+            await live.supervisor.ask(Start(started), block=False)
+        except StoreError:
+            known = None if key is None else await self.store.find(agent, key)
+            if known is None:
+                raise
+            return Run(self, known)
+        return Run(self, started.invocation_id)
+
+    # ------------------------------------------------------------ what people say
+    async def approve(
+        self,
+        invocation_id: str,
+        digest: str,
+        *,
+        by: str,
+        calls: Iterable[str] | None = None,
+    ) -> Run:
+        """Say yes to a proposal, or to some of its calls; it is durable when this returns.
+
+        Works from any process that opens the store. Once every call has an answer, the
+        invocation goes on here.
+
+        Args:
+            invocation_id: Which invocation.
+            digest: Of the proposal, as in `Outcome.proposal`.
+            by: Who says yes.
+            calls: Call ids; by default all that are not answered yet.
+
+        Raises:
+            UnknownProposalError: If nothing waits for an answer under this digest and call.
+            AlreadyDecidedError: If it was answered before; the first answer stands.
+            LeaseHeldError: If another live worker is at work on it.
+        """
+        return await self._answer_approval(invocation_id, digest, True, by, calls, "")
+
+    async def deny(
+        self,
+        invocation_id: str,
+        digest: str,
+        *,
+        by: str,
+        reason: str = "",
+        calls: Iterable[str] | None = None,
+    ) -> Run:
+        """Say no to a proposal, or to some of its calls; otherwise as `approve`."""
+        return await self._answer_approval(invocation_id, digest, False, by, calls, reason)
+
+    async def answer_approval(
+        self,
+        invocation_id: str,
+        digest: str,
+        answers: Mapping[str, bool],
+        *,
+        by: str,
+        reason: str = "",
+    ) -> Run:
+        """Answer call by call, as with a form a human has filled in.
+
+        Only `True` is a yes and only `False` is a no: nothing else is read as either.
+
+        Raises:
+            RemoteProtocolError: If an answer is neither, or there is none at all.
+        """
+        if not answers:
+            raise RemoteProtocolError("answers", "must answer for at least one call")
+        for call, said in answers.items():
+            if said is not True and said is not False:
+                problem = f"must be true or false, not {said!r}"
+                raise RemoteProtocolError(f"answers.{bounded(call)}", problem)
+        for approved in (False, True):
+            calls = [call for call, said in answers.items() if said is approved]
+            if calls:
+                await self._answer_approval(invocation_id, digest, approved, by, calls, reason)
+        return self.get(invocation_id)
+
+    async def _answer_approval(
+        self,
+        invocation_id: str,
+        digest: str,
+        approved: bool,
+        by: str,
+        calls: Iterable[str] | None,
+        reason: str,
+    ) -> Run:
+        if not by.strip():
+            raise ConfigurationError("an approval needs a name: say who decides with by=")
+        chosen = None if calls is None else tuple(CallId(call) for call in calls)
+        message = AnswerApproval(ProposalDigest(digest), approved, by, chosen, reason)
+        return await self._say(invocation_id, message)
+
+    async def answer(self, invocation_id: str, text: str, *, by: str) -> Run:
+        """Answer the model's question; the invocation then goes on here.
+
+        Raises:
+            InvocationStateError: If it does not wait for an answer.
+        """
+        return await self._say(invocation_id, Answer(text, by))
+
+    async def cancel(
+        self, invocation_id: str, reason: str = "", *, by: str = "caller", hard: bool = False
+    ) -> Outcome:
+        """Cancel an invocation, running here or suspended in the store; wait for its end.
+
+        Raises:
+            InvocationStateError: If it is over already.
+            LeaseHeldError: If another live worker is at work on it; cancel it there.
+        """
+        run = await self._say(invocation_id, Cancel(reason, by, hard))
+        return await run.outcome()
+
+    async def resume(
+        self, invocation_id: str, *, grant: Budget | None = None, by: str = "caller"
+    ) -> Outcome:
+        """Let an invocation go on and wait until it is at rest.
+
+        One that a dead worker left running is recovered; one that failed with a resumable
+        reason goes on, with more budget if given; one that is over is only reported.
+
+        Raises:
+            InvocationStateError: If it waits for an approval or an answer.
+            LeaseHeldError: If another live worker is at work on it.
+        """
+        identity = InvocationId(invocation_id)
+        engine = self._entered
+        if identity not in engine.live:
+            head = (await self.store.load(identity)).summary.head
+            if head.status == "running":
+                await self._recover(identity)
+            elif head.status == "suspended":
+                msg = f"invocation {identity} is suspended: {head.reason}; {_advice(head.reason)}"
+                raise InvocationStateError(msg)
+            elif head.reason is not None and head.reason.resumable:
+                await self._say(identity, Grant(grant, by))
+        return await self.outcome(identity)
+
+    async def recover(self) -> list[Run]:
+        """Take over every running invocation whose owner is gone; those alive are left alone."""
+        engine = self._entered
+        runs: list[Run] = []
+        for summary in await self.invocations(status="running"):
+            if summary.invocation_id in engine.live or summary.owner_alive:
+                continue
+            try:
+                runs.append(await self._recover(summary.invocation_id))
+            except LeaseHeldError:
+                # Another worker was faster: it goes on there.
+                continue
+        return runs
+
+    # ------------------------------------------------------------ looking
+    def get(self, invocation_id: str) -> Run:
+        """Return a handle; whether there is such an invocation shows when it is used."""
+        return Run(self, InvocationId(invocation_id))
+
+    async def outcome(self, invocation_id: str) -> Outcome:
+        """Wait until an invocation is at rest; see `Run.outcome`."""
+        identity = InvocationId(invocation_id)
+        live = self._entered.live.get(identity)
+        if live is not None:
+            return await asyncio.shield(live.done)
+        state = await self.state(identity)
+        reason = state.protocol.reason
+        if reason is None:
+            msg = f"invocation {identity} is running, but not here; recover() it if its owner died"
+            raise InvocationStateError(msg)
+        return outcome_of(state, reason, state.protocol.cause)
+
+    async def state(self, invocation_id: str) -> InvocationState:
+        """Read an invocation back from its journal: everything that is durable of it.
+
+        Raises:
+            InvocationNotFoundError: If there is none.
+        """
+        return state_of(await self.store.load(InvocationId(invocation_id)))
+
+    async def invocations(
+        self, *, status: Status | None = None, agent: str | None = None
+    ) -> list[Summary]:
+        """List all invocations, newest first."""
+        found: list[Summary] = []
+        while True:
+            page = await self.store.invocations(
+                status=status,
+                agent=agent,
+                limit=500,
+                before=found[-1].invocation_id if found else None,
+            )
+            found += page
+            if len(page) < 500:
+                return found
+
+    def statistics(self) -> tuple[int, int]:
+        """Count invocations in memory, and actors."""
+        engine = self._entered
+        return len(engine.live), engine.system.statistics().actors
+
+    # ------------------------------------------------------------ for handles
+    def request_cancel(
+        self, invocation_id: InvocationId, reason: str, *, by: str, hard: bool
+    ) -> None:
+        """Ask a live invocation to stop, from any thread; used by `Run.cancel`."""
+        engine, loop = self._entered, self._loop
+        assert loop is not None
+
+        def ask() -> None:
+            live = engine.live.get(invocation_id)
+            if live is not None:
+                engine.system.spawn(engine.cancel(live, Cancel(reason, by, hard)))
+
+        loop.call_soon_threadsafe(ask)
+
+    def watch(self, invocation_id: InvocationId) -> asyncio.Event | None:
+        """Return what is set when a live invocation has committed something."""
+        live = self._entered.live.get(invocation_id)
+        if live is None:
+            return None
+        live.advanced = live.advanced or asyncio.Event()
+        return live.advanced
+
+    # ------------------------------------------------------------ inside
+    @property
+    def _entered(self) -> Engine:
+        if self._engine is None:
+            raise RuntimeClosedError("the runtime is not entered; use `async with runtime:`")
+        return self._engine
+
+    async def _say(self, invocation_id: str, message: Input) -> Run:
+        identity = InvocationId(invocation_id)
+        await self._entered.command(identity, message, contextvars.copy_context())
+        return Run(self, identity)
+
+    async def _recover(self, invocation_id: InvocationId) -> Run:
+        engine = self._entered
+        live = await engine.revive(invocation_id, contextvars.copy_context())
+        await live.supervisor.ask(Recover(), block=False)
+        return Run(self, invocation_id)
+
+
+def _advice(reason: object) -> str:
+    return getattr(reason, "advice", "say what it waits for")

@@ -1,0 +1,200 @@
+"""The Supervisor: the shell of one invocation's machine.
+
+It carries messages between mailboxes and the machine, and keeps the one timer. It never waits
+in a handler, so a cancel is always the next thing it hears.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from loopwright.protocol import (
+    Answer,
+    AnswerApproval,
+    Assess,
+    Cancel,
+    CancelDecide,
+    Commit,
+    CommitFailed,
+    Committed,
+    Decide,
+    Execute,
+    Grant,
+    Input,
+    Interrupt,
+    Late,
+    Observe,
+    Outcome,
+    Output,
+    Recover,
+    Rested,
+    Start,
+    StoreError,
+    Tick,
+    Validate,
+)
+
+from ._clock import Clock, Timer
+from ._machine import Machine
+from ._trace import RunObserver, notify, of_input, of_output, transition
+from .kernel import Actor, ActorRef, Request
+
+_COMMANDS = (Start, Recover, Cancel, AnswerApproval, Answer, Grant)
+
+
+@dataclass(frozen=True, slots=True)
+class Routes:
+    """Where a Supervisor's messages go: the service actors of its agent and of the runtime."""
+
+    decider: ActorRef[Any]
+    validator: ActorRef[Any]
+    committer: ActorRef[Any]
+    executors: Mapping[str, ActorRef[Any]]
+
+
+class Supervisor(Actor):
+    """One per live invocation.
+
+    Args:
+        machine: The state machine, with what is durable already folded in.
+        routes: The service actors.
+        tracker: The invocation's own ProgressTracker.
+        clock: Time.
+        context: The caller's context variables; its model, tools and observers see them.
+        progressed: Called after each commit.
+        rested: Called once with the outcome; the invocation leaves memory.
+        observers: Who hears of everything.
+    """
+
+    def __init__(
+        self,
+        machine: Machine,
+        routes: Routes,
+        tracker: ActorRef[Any],
+        clock: Clock,
+        context: contextvars.Context,
+        progressed: Callable[[], None],
+        rested: Callable[[Outcome], None],
+        observers: tuple[RunObserver, ...],
+    ) -> None:
+        super().__init__()
+        self._machine = machine
+        self._routes = routes
+        self._tracker = tracker
+        self._clock = clock
+        self._context = context
+        self._progressed = progressed
+        self._rested = rested
+        self._observers = observers
+        self._timer: Timer | None = None
+        self._timer_at = 0.0
+        self._unsettled: list[tuple[int, asyncio.Future[None]]] = []
+        """Commands whose records are not durable yet: the seq to reach, and who waits."""
+        self._sent = machine.folded.protocol.seq
+
+    def on_receive(self, message: Input) -> object:
+        """Hand a message to the machine and carry out what it says.
+
+        A command is answered once everything it made the machine write is durable.
+        """
+        before = self._sent
+        self._step(message)
+        if isinstance(message, _COMMANDS) and self._sent > before:
+            return self._durable(self._sent)
+        if isinstance(message, Committed):
+            self._settle(message.last_seq)
+            self._progressed()
+        elif isinstance(message, CommitFailed):
+            self._fail(message.error)
+        return None
+
+    def on_stop(self) -> None:
+        """Leave no timer and no waiter behind."""
+        if self._timer is not None:
+            self._timer.cancel()
+        self._fail("the runtime was closed before it was durable")
+
+    def _step(self, message: Input) -> None:
+        machine = self._machine
+        state, turn = machine.state, machine.turn
+        outputs = machine.on(message, self._clock.now())
+        if self._observers:
+            self._context.copy().run(self._observe, message, outputs, state, turn)
+        for output in outputs:
+            self._send(output)
+        wake_at = machine.wake_at
+        if wake_at is not None and (self._timer is None or wake_at < self._timer_at):
+            self._arm(wake_at)
+
+    def _send(self, output: Output) -> None:
+        match output:
+            case Execute() | Interrupt():
+                self._tell(self._routes.executors[output.tool_name], output)
+            case Commit():
+                self._sent = output.append.last_seq
+                self._tell(self._routes.committer, output)
+            case Decide() | CancelDecide():
+                self._tell(self._routes.decider, output)
+            case Validate():
+                self._tell(self._routes.validator, output)
+            case Assess() | Observe():
+                self._tell(self._tracker, output)
+            case Rested(outcome=outcome):
+                self._rested(outcome)
+            case Late():
+                pass
+
+    def _tell(self, to: ActorRef[Any], message: Output) -> None:
+        to.tell(Request(message, self.actor_ref, self._context))
+
+    # ------------------------------------------------------------ time
+    def _arm(self, wake_at: float) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer_at = wake_at
+        self._timer = self._clock.call_at(wake_at, self._wake)
+
+    def _wake(self) -> None:
+        """The timer is not moved for every message: it may fire early, and is set anew then."""
+        self._timer = None
+        if self.actor_ref.is_alive():
+            self.actor_ref.tell(Tick())
+
+    # ------------------------------------------------------------ durability of commands
+    async def _durable(self, seq: int) -> None:
+        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._unsettled.append((seq, done))
+        await done
+
+    def _settle(self, seq: int) -> None:
+        if not self._unsettled:
+            return
+        for reached, done in self._unsettled:
+            if reached <= seq and not done.done():
+                done.set_result(None)
+        self._unsettled = [(r, d) for r, d in self._unsettled if not d.done()]
+
+    def _fail(self, why: str) -> None:
+        for _, done in self._unsettled:
+            if not done.done():
+                done.set_exception(StoreError(why))
+        self._unsettled.clear()
+
+    # ------------------------------------------------------------ trace
+    def _observe(self, message: Input, outputs: tuple[Output, ...], state: Any, turn: int) -> None:
+        invocation_id = self._machine.started.invocation_id
+        came = of_input(invocation_id, turn, message)
+        if came is not None and not any(isinstance(output, Late) for output in outputs):
+            notify(self._observers, came)
+        for entered in self._machine.trail:
+            event = transition(invocation_id, self._machine.turn, state, entered)
+            notify(self._observers, event)
+            state = entered
+        for output in outputs:
+            went = of_output(invocation_id, self._machine.turn, output)
+            if went is not None:
+                notify(self._observers, went)

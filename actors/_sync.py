@@ -1,0 +1,191 @@
+"""The runtime for services without an event loop: the same calls, from any thread."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from contextlib import ExitStack
+from types import TracebackType
+from typing import Self
+
+from anyio.from_thread import BlockingPortal, start_blocking_portal
+
+from loopwright.protocol import (
+    Budget,
+    InvocationState,
+    JsonValue,
+    Outcome,
+    Principal,
+    RuntimeClosedError,
+    Status,
+    Summary,
+)
+
+from ._runtime import Runtime
+
+
+class SyncRuntime:
+    """A runtime in a thread of its own; every call blocks the calling thread only.
+
+    Calls do what those of `Runtime` do, and raise what they raise. Where those return a `Run`,
+    these return the invocation id.
+
+    Args:
+        runtime: What runs in the thread.
+    """
+
+    def __init__(self, runtime: Runtime) -> None:
+        self._runtime = runtime
+        self._stack: ExitStack | None = None
+        self._portal: BlockingPortal | None = None
+
+    def __enter__(self) -> Self:
+        """Start the thread and enter the runtime in it."""
+        with ExitStack() as stack:
+            portal = stack.enter_context(start_blocking_portal("asyncio"))
+            stack.enter_context(portal.wrap_async_context_manager(self._runtime))
+            self._stack, self._portal = stack.pop_all(), portal
+        return self
+
+    def __exit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        """Leave the runtime and end the thread."""
+        stack, self._stack, self._portal = self._stack, None, None
+        if stack is not None:
+            stack.__exit__(exc_type, exc, traceback)
+
+    def run(
+        self,
+        agent: str,
+        goal: str,
+        *,
+        principal: Principal | None = None,
+        budget: Budget | None = None,
+        metadata: JsonValue = None,
+        key: str | None = None,
+    ) -> Outcome:
+        """Start an invocation and wait until it is at rest."""
+
+        async def run() -> Outcome:
+            return await self._runtime.run(
+                agent, goal, principal=principal, budget=budget, metadata=metadata, key=key
+            )
+
+        return self._door.call(run)
+
+    def start(
+        self,
+        agent: str,
+        goal: str,
+        *,
+        principal: Principal | None = None,
+        budget: Budget | None = None,
+        metadata: JsonValue = None,
+        key: str | None = None,
+    ) -> str:
+        """Start an invocation; it is durable when this returns."""
+
+        async def start() -> str:
+            run = await self._runtime.start(
+                agent, goal, principal=principal, budget=budget, metadata=metadata, key=key
+            )
+            return run.id
+
+        return self._door.call(start)
+
+    def outcome(self, invocation_id: str) -> Outcome:
+        """Wait until an invocation is at rest."""
+        return self._door.call(self._runtime.outcome, invocation_id)
+
+    def approve(
+        self, invocation_id: str, digest: str, *, by: str, calls: Iterable[str] | None = None
+    ) -> None:
+        """Say yes to a proposal, or to some of its calls."""
+
+        async def approve() -> None:
+            await self._runtime.approve(invocation_id, digest, by=by, calls=calls)
+
+        self._door.call(approve)
+
+    def deny(
+        self,
+        invocation_id: str,
+        digest: str,
+        *,
+        by: str,
+        reason: str = "",
+        calls: Iterable[str] | None = None,
+    ) -> None:
+        """Say no to a proposal, or to some of its calls."""
+
+        async def deny() -> None:
+            await self._runtime.deny(invocation_id, digest, by=by, reason=reason, calls=calls)
+
+        self._door.call(deny)
+
+    def answer_approval(
+        self, invocation_id: str, digest: str, answers: Mapping[str, bool], *, by: str
+    ) -> None:
+        """Answer call by call."""
+
+        async def answer() -> None:
+            await self._runtime.answer_approval(invocation_id, digest, answers, by=by)
+
+        self._door.call(answer)
+
+    def answer(self, invocation_id: str, text: str, *, by: str) -> None:
+        """Answer the model's question."""
+
+        async def answer() -> None:
+            await self._runtime.answer(invocation_id, text, by=by)
+
+        self._door.call(answer)
+
+    def cancel(self, invocation_id: str, reason: str = "", *, by: str = "caller") -> Outcome:
+        """Cancel an invocation and wait for its end."""
+
+        async def cancel() -> Outcome:
+            return await self._runtime.cancel(invocation_id, reason, by=by)
+
+        return self._door.call(cancel)
+
+    def resume(
+        self, invocation_id: str, *, grant: Budget | None = None, by: str = "caller"
+    ) -> Outcome:
+        """Let an invocation go on and wait until it is at rest."""
+
+        async def resume() -> Outcome:
+            return await self._runtime.resume(invocation_id, grant=grant, by=by)
+
+        return self._door.call(resume)
+
+    def recover(self) -> list[str]:
+        """Take over every running invocation whose owner is gone."""
+
+        async def recover() -> list[str]:
+            return [run.id for run in await self._runtime.recover()]
+
+        return self._door.call(recover)
+
+    def state(self, invocation_id: str) -> InvocationState:
+        """Read an invocation back from its journal."""
+        return self._door.call(self._runtime.state, invocation_id)
+
+    def invocations(
+        self, *, status: Status | None = None, agent: str | None = None
+    ) -> list[Summary]:
+        """List all invocations, newest first."""
+
+        async def invocations() -> list[Summary]:
+            return await self._runtime.invocations(status=status, agent=agent)
+
+        return self._door.call(invocations)
+
+    @property
+    def _door(self) -> BlockingPortal:
+        if self._portal is None:
+            raise RuntimeClosedError("the runtime is not entered; use `with SyncRuntime(...):`")
+        return self._portal

@@ -1,0 +1,265 @@
+"""Tools: a function with a schema, an effect class, and limits."""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import inspect
+import re
+import typing
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final, Generic, ParamSpec, TypeVar, cast
+
+from pydantic import ConfigDict, PydanticUserError, TypeAdapter, ValidationError
+from pydantic.errors import PydanticSchemaGenerationError
+
+from loopwright.protocol import (
+    AttemptId,
+    CallId,
+    ConfigurationError,
+    Effect,
+    EffectKey,
+    ErrorCategory,
+    InvocationId,
+    JsonObject,
+    JsonValue,
+    LoopwrightError,
+    Principal,
+    ToolSpec,
+    bounded,
+    digest,
+)
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+_NAME: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
+_MISSING: Final = object()
+_CONFIG: Final = ConfigDict(extra="forbid", allow_inf_nan=False, arbitrary_types_allowed=False)
+
+
+@dataclass(frozen=True, slots=True)
+class ToolContext:
+    """What a tool may know of the call it serves; ask for it by annotating a parameter."""
+
+    invocation_id: InvocationId
+    turn: int
+    call_id: CallId
+    attempt_id: AttemptId
+    attempt: int
+    effect_key: EffectKey | None
+    """Hand it to the downstream, which deduplicates by it. `None` for a read."""
+    principal: Principal
+
+
+class ToolFailure(LoopwrightError):
+    """Raised by a tool to say what kind of failure it met.
+
+    Args:
+        message: What went wrong, for the model and the trace.
+        category: What a sensible next step would be.
+        retryable: Whether the same call may succeed later.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        category: ErrorCategory | str = ErrorCategory.PERMANENT,
+        retryable: bool = False,
+    ) -> None:
+        super().__init__(message)
+        self.category = ErrorCategory(category)
+        self.retryable = retryable
+
+
+class InvalidArgumentsError(LoopwrightError):
+    """Raised when a call's arguments don't fit the tool; the text is for the model."""
+
+
+class Tool(Generic[P, R]):
+    """A registered tool. Calling it calls the function, so it can be tested as one."""
+
+    def __init__(
+        self,
+        function: Callable[P, R],
+        *,
+        effect: Effect,
+        name: str,
+        description: str,
+        timeout: float | None,
+        max_concurrency: int | None,
+        effect_key: Callable[[Any], str] | None,
+    ) -> None:
+        self.function = function
+        self.name = name
+        self.effect = effect
+        self.timeout = timeout
+        """Seconds one attempt may take; `None` leaves it to the invocation's own limits."""
+        self.max_concurrency = max_concurrency
+        """Attempts that may run at once in this runtime; more wait their turn."""
+        self.is_async = inspect.iscoroutinefunction(function)
+        self._effect_key = effect_key
+        self._context_parameter, fields = _parameters(function, name)
+        self._adapter = _adapter(name, fields)
+        parameters = self._adapter.json_schema()
+        parameters.pop("title", None)
+        self.schema_version = digest(cast("JsonValue", parameters))[:16]
+        """Digest of the arguments' schema: an approval does not outlive a change of it."""
+        self.spec = ToolSpec(name, description, cast("JsonObject", parameters), effect)
+
+    def __repr__(self) -> str:
+        """Name the tool and what it does to the world."""
+        return f"<Tool {self.name} effect={self.effect.value}>"
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+        """Call the function itself: no validation, no policy, no journal."""
+        return self.function(*args, **kwargs)
+
+    def check(self, arguments: JsonObject) -> tuple[JsonObject, Any]:
+        """Validate arguments; return them as they will run, and the object made of them.
+
+        Raises:
+            InvalidArgumentsError: If they don't fit; the text names each path at fault.
+        """
+        try:
+            checked: Any = self._adapter.validate_python(arguments)
+        except ValidationError as error:
+            raise InvalidArgumentsError(_explain(error)) from None
+        values = cast("dict[str, Any]", vars(checked))
+        if len(values) == len(arguments) and all(
+            arguments.get(name, _MISSING) is value for name, value in values.items()
+        ):
+            return arguments, checked
+        return self._adapter.dump_python(checked, mode="json"), checked
+
+    def effect_key_of(self, checked: Any) -> EffectKey | None:
+        """Compute the declared effect key of checked arguments; `None` if none is declared."""
+        return None if self._effect_key is None else EffectKey(self._effect_key(checked))
+
+    def bind(self, arguments: JsonObject, context: ToolContext) -> Mapping[str, Any]:
+        """Turn checked arguments into keyword arguments for `function`."""
+        checked: Any = self._adapter.validate_python(arguments)
+        values = dict(cast("dict[str, Any]", vars(checked)))
+        if self._context_parameter is not None:
+            values[self._context_parameter] = context
+        return values
+
+
+def tool(
+    *,
+    effect: Effect | str | None = None,
+    name: str | None = None,
+    description: str | None = None,
+    timeout: float | None = 60.0,
+    max_concurrency: int | None = None,
+    effect_key: Callable[[Any], str] | None = None,
+) -> Callable[[Callable[P, R]], Tool[P, R]]:
+    """Make a tool of a function, sync or async; its signature is the schema of its arguments.
+
+    Args:
+        effect: ``"read"``, ``"idempotent"`` or ``"manual"``: what running it does to the world.
+            There is no default: the runtime must not guess.
+        name: How the model calls it; by default the function's name.
+        description: What the model is told; by default the function's docstring.
+        timeout: Seconds one attempt may take. A read that exceeds it ends as `timeout`, a write
+            as `outcome_unknown`.
+        max_concurrency: Attempts that may run at once in a runtime.
+        effect_key: For writes: from the checked arguments (`a.order`), the key of the business
+            mutation. Without it, a key is derived from invocation, turn and call.
+
+    Raises:
+        ConfigurationError: Without an effect class, or if the signature cannot be a schema.
+    """
+
+    def decorate(function: Callable[P, R]) -> Tool[P, R]:
+        tool_name = name or str(getattr(function, "__name__", ""))
+        if not _NAME.fullmatch(tool_name):
+            msg = (
+                f"tool name {bounded(tool_name)!r} is not usable; use 1-64 letters, digits, _ or -"
+            )
+            raise ConfigurationError(msg)
+        if effect is None or effect not in set(Effect):
+            known = ", ".join(repr(e.value) for e in Effect)
+            got = "has no effect class" if effect is None else f"has the effect class {effect!r}"
+            msg = f"tool {tool_name!r} {got}; declare effect= one of {known}"
+            raise ConfigurationError(msg)
+        if effect_key is not None and effect == Effect.READ:
+            msg = f"tool {tool_name!r} is a read with an effect key; drop one of the two"
+            raise ConfigurationError(msg)
+        if timeout is not None and timeout <= 0:
+            msg = f"tool {tool_name!r} has timeout={timeout}; give seconds above 0, or None"
+            raise ConfigurationError(msg)
+        if max_concurrency is not None and max_concurrency < 1:
+            msg = f"tool {tool_name!r} has max_concurrency={max_concurrency}; give at least 1"
+            raise ConfigurationError(msg)
+        return Tool(
+            function,
+            effect=Effect(effect),
+            name=tool_name,
+            description=description or inspect.getdoc(function) or "",
+            timeout=timeout,
+            max_concurrency=max_concurrency,
+            effect_key=effect_key,
+        )
+
+    return decorate
+
+
+AnyTool = Tool[..., Any]
+
+
+def _parameters(
+    function: Callable[..., Any], name: str
+) -> tuple[str | None, list[tuple[str, Any, Any]]]:
+    """Read a signature: the name of the context parameter, and the fields of the schema."""
+    try:
+        hints = typing.get_type_hints(function, include_extras=True)
+    except NameError as error:
+        msg = f"tool {name!r} has an annotation that cannot be resolved: {error}"
+        raise ConfigurationError(msg) from None
+    context: str | None = None
+    fields: list[tuple[str, Any, Any]] = []
+    for parameter in inspect.signature(function).parameters.values():
+        if hints.get(parameter.name) is ToolContext:
+            context = parameter.name
+            continue
+        if parameter.kind not in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY):
+            msg = f"tool {name!r} has the parameter {parameter}; every argument needs its own name"
+            raise ConfigurationError(msg)
+        if parameter.name not in hints:
+            msg = f"tool {name!r} has the parameter {parameter.name!r} without a type; annotate it"
+            raise ConfigurationError(msg)
+        fields.append((parameter.name, hints[parameter.name], _field(parameter)))
+    return context, fields
+
+
+def _field(parameter: inspect.Parameter) -> Any:
+    default = parameter.default
+    if default is inspect.Parameter.empty:
+        return dataclasses.field()
+    if isinstance(default, list | dict | set):
+        return dataclasses.field(default_factory=lambda: copy.deepcopy(cast("Any", default)))
+    return dataclasses.field(default=default)
+
+
+def _adapter(name: str, fields: list[tuple[str, Any, Any]]) -> TypeAdapter[Any]:
+    arguments = dataclasses.make_dataclass(
+        f"{name}_arguments", fields, kw_only=True, namespace={"__pydantic_config__": _CONFIG}
+    )
+    try:
+        return TypeAdapter(arguments)
+    except (PydanticSchemaGenerationError, PydanticUserError) as error:
+        msg = f"tool {name!r} has an argument type that has no JSON schema: {error.message}"
+        raise ConfigurationError(msg) from None
+
+
+def _explain(error: ValidationError) -> str:
+    """One line for the model: each path at fault and what is wrong with it."""
+    problems = [
+        f"{'.'.join(str(part) for part in problem['loc']) or 'arguments'}: {problem['msg']}"
+        for problem in error.errors(include_url=False, include_input=False, include_context=False)
+    ]
+    shown = "; ".join(problems[:5])
+    return bounded(shown if len(problems) <= 5 else f"{shown}; and {len(problems) - 5} more", 1_000)

@@ -1,0 +1,248 @@
+"""The Validator: trusted code between what a model proposes and what may run.
+
+It holds no state: schemas come from the agent's tools, permission from today's policy.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from loopwright.policy import Access, Allow, Deny, plan_fingerprint, proposal_digest, stages
+from loopwright.policy import Ask as AskHuman
+from loopwright.protocol import (
+    Accepted,
+    AnyCall,
+    Ask,
+    BrokenCall,
+    Calls,
+    CannotContinue,
+    Clarification,
+    Effect,
+    ErrorCategory,
+    Faulty,
+    Final,
+    JsonObject,
+    JsonValue,
+    NeedsApproval,
+    Plan,
+    PlannedCall,
+    RequestApproval,
+    ResultStatus,
+    ToolCall,
+    ToolCalls,
+    ToolError,
+    ToolResult,
+    Validate,
+    Validated,
+    ValidationVerdict,
+    Verdict,
+    bounded,
+    derived_effect_key,
+)
+
+from ._agent import Agent
+from ._service import Service, answer
+from ._tool import InvalidArgumentsError
+from .kernel import Request
+
+
+@dataclass(slots=True)
+class _Judged:
+    """One call on its way to a plan."""
+
+    planned: PlannedCall
+    ask: str | None = None
+    verdict: Verdict | None = None
+    broken: str | None = None
+    """What the model did wrong; a denial by a human is not that."""
+
+
+class Validator(Service[Validate]):
+    """One per agent; answers at once."""
+
+    def __init__(self, agent: Agent) -> None:
+        super().__init__()
+        self._agent = agent
+
+    def serve(self, request: Request[Validate]) -> None:
+        """Judge a decision."""
+        order = request.message
+        answer(request.reply_to, Validated(order.turn, self.judge(order)))
+
+    def judge(self, request: Validate) -> ValidationVerdict:
+        """Say whether a decision may go on, and how."""
+        decision = request.decision
+        match decision:
+            case Final():
+                return self._final(decision)
+            case Clarification(question=question):
+                blank = not question.strip()
+                return Faulty("the question is blank; ask one, or decide") if blank else Accepted()
+            case CannotContinue():
+                return Accepted()
+            case ToolCalls(calls=calls):
+                return self._batch(request, calls, None)
+            case RequestApproval(calls=calls, reason=reason):
+                return self._batch(request, calls, reason or "the model asks for approval")
+
+    def _final(self, decision: Final) -> ValidationVerdict:
+        if self._agent.output is None:
+            if decision.answer.strip() or decision.output is not None:
+                return Accepted(output=decision.output)
+            return Faulty("the final answer is blank; answer, or go on with calls")
+        try:
+            value = self._agent.output.validate_python(decision.output)
+        except ValueError as error:
+            return Faulty(f"the final output does not fit: {bounded(str(error), 1_000)}")
+        output: JsonValue = self._agent.output.dump_python(value, mode="json")
+        return Accepted(output=output)
+
+    def _batch(self, request: Validate, calls: Calls, model_asks: str | None) -> ValidationVerdict:
+        problem = _batch_problem(calls)
+        if problem is not None:
+            return Faulty(problem)
+        judged = [self._call(request, call, model_asks) for call in calls]
+        faults = [j.broken for j in judged if j.broken is not None]
+        policy = self._agent.policy
+        if faults and policy.max_faulty_turns == 0:
+            return Faulty("; ".join(faults))
+        if faults:
+            # A broken batch never starts a write: the model did not mean what it said.
+            judged = [_withheld(j) for j in judged]
+        digest = proposal_digest(
+            (
+                (j.planned.call_id, j.planned.tool_name, j.planned.arguments, self._schema(j))
+                for j in judged
+            ),
+            policy.version,
+        )
+        if request.digest == digest:
+            judged = [_answered(j, request) for j in judged]
+        plan = _plan(calls, judged, "; ".join(faults) or None)
+        asks = tuple(
+            Ask(j.planned.call_id, j.planned.tool_name, j.planned.arguments, j.ask)
+            for j in judged
+            if j.ask is not None
+        )
+        return NeedsApproval(plan, digest, asks) if asks else Accepted(plan)
+
+    def _schema(self, judged: _Judged) -> str:
+        tool = self._agent.tools.get(judged.planned.tool_name)
+        return tool.schema_version if tool is not None else ""
+
+    def _call(self, request: Validate, call: AnyCall, model_asks: str | None) -> _Judged:
+        tool = self._agent.tools.get(call.tool_name)
+        if tool is None:
+            known = ", ".join(self._agent.tools) or "none"
+            text = f"there is no tool {bounded(call.tool_name)!r}; available: {known}"
+            return _refused(call, ResultStatus.UNKNOWN_TOOL, "UnknownTool", text)
+        if isinstance(call, BrokenCall):
+            return _refused(
+                call, ResultStatus.INVALID_ARGUMENTS, "InvalidArguments", call.problem, tool.effect
+            )
+        try:
+            arguments, checked = tool.check(call.arguments)
+        except InvalidArgumentsError as error:
+            return _refused(
+                call, ResultStatus.INVALID_ARGUMENTS, "InvalidArguments", str(error), tool.effect
+            )
+        access = Access(
+            request.principal, self._agent.name, tool.name, tool.effect, arguments, call.call_id
+        )
+        judgement = self._agent.policy.judge(access)
+        if isinstance(judgement, Deny):
+            denied = _refused(
+                call, ResultStatus.DENIED, "Denied", judgement.reason, tool.effect, arguments
+            )
+            denied.verdict = Verdict(call.call_id, "deny", judgement.rule, judgement.reason)
+            return denied
+        key = None
+        if tool.effect.is_write:
+            key = tool.effect_key_of(checked) or derived_effect_key(
+                request.invocation_id, request.turn, call.call_id
+            )
+        planned = PlannedCall(call.call_id, tool.name, tool.effect, arguments, key)
+        match judgement:
+            case AskHuman(reason=reason, rule=rule):
+                return _Judged(planned, reason, Verdict(call.call_id, "ask", rule, reason))
+            case Allow() if model_asks is not None:
+                return _Judged(
+                    planned, model_asks, Verdict(call.call_id, "ask", "model", model_asks)
+                )
+            case Allow(rule=rule) if rule != "default":
+                return _Judged(planned, verdict=Verdict(call.call_id, "allow", rule))
+            case Allow():
+                return _Judged(planned)
+
+
+def _batch_problem(calls: Calls) -> str | None:
+    """What makes the decision as a whole unusable."""
+    if not calls:
+        return "the batch is empty; name at least one call, or give the final answer"
+    seen: set[str] = set()
+    for call in calls:
+        if not call.call_id.strip():
+            return "a call has no call id; give each its own"
+        if call.call_id in seen:
+            shown = bounded(call.call_id)
+            return f"the call id {shown!r} is used twice; give each call its own"
+        seen.add(call.call_id)
+    return None
+
+
+def _refused(
+    call: AnyCall,
+    status: ResultStatus,
+    kind: str,
+    text: str,
+    effect: Effect = Effect.READ,
+    arguments: JsonObject | None = None,
+) -> _Judged:
+    category = (
+        ErrorCategory.PERMISSION if status is ResultStatus.DENIED else ErrorCategory.INVALID_INPUT
+    )
+    name = bounded(call.tool_name)
+    result = ToolResult(call.call_id, name, status, error=ToolError(category, kind, text))
+    given = call.arguments if isinstance(call, ToolCall) else {}
+    planned = PlannedCall(
+        call.call_id, name, effect, given if arguments is None else arguments, refused=result
+    )
+    return _Judged(planned, broken=f"call {bounded(call.call_id)!r}: {text}")
+
+
+def _withheld(judged: _Judged) -> _Judged:
+    planned = judged.planned
+    if planned.refused is not None or not planned.effect.is_write:
+        return judged
+    text = "not started, because another call of the batch was refused; propose it again"
+    error = ToolError(ErrorCategory.INVALID_INPUT, "BrokenBatch", text)
+    result = ToolResult(planned.call_id, planned.tool_name, ResultStatus.NOT_STARTED, error=error)
+    return _Judged(_refuse(planned, result), verdict=judged.verdict)
+
+
+def _answered(judged: _Judged, request: Validate) -> _Judged:
+    """Apply a human's answers: they were given for exactly this proposal."""
+    planned = judged.planned
+    if judged.ask is None:
+        return judged
+    if planned.call_id in request.approved:
+        return _Judged(planned, verdict=judged.verdict)
+    why = dict(request.denied).get(planned.call_id)
+    if why is None:
+        return judged
+    error = ToolError(ErrorCategory.PERMISSION, "DeniedByHuman", f"denied by {why}")
+    result = ToolResult(planned.call_id, planned.tool_name, ResultStatus.DENIED, error=error)
+    return _Judged(_refuse(planned, result), verdict=judged.verdict)
+
+
+def _refuse(planned: PlannedCall, result: ToolResult) -> PlannedCall:
+    return PlannedCall(
+        planned.call_id, planned.tool_name, planned.effect, planned.arguments, refused=result
+    )
+
+
+def _plan(proposed: Calls, judged: list[_Judged], fault: str | None) -> Plan:
+    calls = tuple(j.planned for j in judged)
+    runnable = [(i, call.effect) for i, call in enumerate(calls) if call.refused is None]
+    verdicts = tuple(j.verdict for j in judged if j.verdict is not None)
+    return Plan(calls, stages(runnable), plan_fingerprint(proposed), verdicts, fault)

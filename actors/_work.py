@@ -1,0 +1,54 @@
+"""Other people's code, running: started, interrupted, and given up if it does not obey.
+
+Models and tools are not ours. They run in tasks of their own, in the context of whoever is
+worked for; a task that swallows its cancellation is abandoned, never waited for without end.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+from collections.abc import Coroutine
+from typing import Any, Final, cast
+
+ABANDON_AFTER: Final = 1.0
+"""Seconds a cancelled task gets to end when everything is closed."""
+
+
+class Work:
+    """A set of tasks running foreign code."""
+
+    def __init__(self) -> None:
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def __len__(self) -> int:
+        """Return how many still run."""
+        return len(self._tasks)
+
+    def start(
+        self, coro: Coroutine[Any, Any, None], context: contextvars.Context | None
+    ) -> asyncio.Task[None]:
+        """Run it in a copy of the context, so that nobody sees what it sets."""
+        loop = asyncio.get_running_loop()
+        task = loop.create_task(coro, context=None if context is None else context.copy())
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
+
+    async def close(self) -> int:
+        """Cancel all, wait a moment, and return how many did not obey."""
+        tasks = set(self._tasks)
+        for task in tasks:
+            task.cancel()
+        if not tasks:
+            return 0
+        _, abandoned = await asyncio.wait(tasks, timeout=ABANDON_AFTER)
+        return len(abandoned)
+
+
+def first_cause(error: BaseException) -> BaseException:
+    """Unwrap exception groups to their first meaningful cause."""
+    while isinstance(error, BaseExceptionGroup):
+        group = cast("BaseExceptionGroup[BaseException]", error)
+        error = group.exceptions[0]
+    return error
