@@ -25,6 +25,9 @@ Step: TypeAlias = (
 function of the request that returns one of these."""
 
 
+_USAGE = Usage(input_tokens=10, output_tokens=5)
+
+
 class ScriptedModel:
     """Replies with the given steps, one per decision; one more request than steps is an error.
 
@@ -36,7 +39,7 @@ class ScriptedModel:
         requests: What it was asked, in order.
     """
 
-    def __init__(self, steps: Iterable[Step], *, usage: Usage | None = Usage(10, 5)) -> None:
+    def __init__(self, steps: Iterable[Step], *, usage: Usage | None = _USAGE) -> None:
         self._steps = iter(steps)
         self._usage = usage
         self.requests: list[ModelRequest] = []
