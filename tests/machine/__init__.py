@@ -1,0 +1,1 @@
+"""Tests of the pure machine, and the small driver they share."""

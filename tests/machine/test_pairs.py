@@ -1,0 +1,113 @@
+"""Every state and message: handled as the table says, late, or refused; the last two change nothing."""
+
+from __future__ import annotations
+
+from typing import get_args
+
+import pytest
+
+from loopwright.protocol import (
+    TABLE,
+    Answer,
+    AnswerApproval,
+    Cancel,
+    Entered,
+    Grant,
+    Input,
+    InvocationStateError,
+    Late,
+    ProtocolViolation,
+    Recover,
+    RunState,
+    Start,
+    Tick,
+)
+from machine.driver import Driver, Edge
+from machine.messages import Said, everything
+from machine.places import PLACES, Place
+from machine.snapshot import snapshot
+
+INPUTS: tuple[type[Input], ...] = get_args(Input)
+FROM_PEOPLE = (Cancel, AnswerApproval, Answer, Grant)
+FROM_THE_RUNTIME = (Start, Recover, Tick)
+PASSED_THROUGH = (RunState.PREPARE_CONTEXT, RunState.OBSERVE)
+
+
+def table_edges() -> set[Edge]:
+    """List the table edge by edge."""
+    return {
+        (state, trigger, target)
+        for state, row in TABLE.items()
+        for trigger, targets in row.items()
+        for target in targets
+    }
+
+
+def say(place: Place, said: Said) -> tuple[Driver, str]:
+    """Say one thing in a place; tell what came of it, and check that a refusal changes nothing."""
+    driver = place.build()
+    driver.hold = True
+    assert driver.state is place.state
+    seconds, message = said
+    driver.time += seconds
+    before = snapshot(driver.machine)
+    refusal = InvocationStateError if isinstance(message, FROM_PEOPLE) else ProtocolViolation
+    try:
+        out = driver.tell(message)
+    except refusal:
+        assert snapshot(driver.machine) == before
+        return driver, "refused"
+    if out == (Late(type(message).__name__),):
+        assert snapshot(driver.machine) == before
+        return driver, "late"
+    assert not any(isinstance(output, Late) for output in out)
+    return driver, "handled"
+
+
+@pytest.mark.parametrize("place", PLACES, ids=lambda place: f"{place.state}.{place.name}")
+@pytest.mark.parametrize("kind", INPUTS, ids=lambda kind: kind.__name__)
+def test_a_message_is_handled_as_the_table_says_or_changes_nothing(
+    place: Place, kind: type[Input]
+) -> None:
+    """An awaited reply is handled, another one is late; a request is handled where it is listed."""
+    verdicts: set[str] = set()
+    for said in everything(place.build()):
+        if type(said[1]) is kind:
+            driver, verdict = say(place, said)
+            assert driver.edges <= table_edges()
+            verdicts.add(verdict)
+
+    if kind is Tick and place.state.at_rest:
+        assert verdicts == {"late"}
+    elif kind not in (*FROM_PEOPLE, *FROM_THE_RUNTIME):
+        assert ("handled" in verdicts) == (kind in place.awaits)
+        assert verdicts <= {"handled", "late"}
+    elif kind not in TABLE[place.state]:
+        assert verdicts == {"refused"}
+    else:
+        assert verdicts <= {"handled", "refused"}
+
+
+def test_every_state_is_reached() -> None:
+    """A state is a place to be in, or passed through on the way to one."""
+    assert {place.state for place in PLACES} == set(RunState) - set(PASSED_THROUGH)
+    passed = {state for place in PLACES for state, _, _ in place.build().edges}
+    assert passed >= set(PASSED_THROUGH)
+
+
+@pytest.mark.parametrize("state", PASSED_THROUGH)
+def test_no_message_can_meet_a_state_that_is_passed_through(state: RunState) -> None:
+    """Such a state is left before the message that led there is done with."""
+    assert set(TABLE[state]) == {Entered}
+
+
+def test_the_table_has_no_dead_edges() -> None:
+    """Each edge is taken on the way to some place, or by one message said there."""
+    taken: set[Edge] = set()
+    for place in PLACES:
+        driver = place.build()
+        taken |= driver.edges
+        for said in everything(driver):
+            taken |= say(place, said)[0].edges
+    assert table_edges() - taken == set()
+    assert taken - table_edges() == set()
