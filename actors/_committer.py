@@ -6,7 +6,6 @@ is being synced, the commits of all live invocations gather for the next.
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections.abc import Sequence
 from typing import Final
@@ -32,6 +31,10 @@ BACKOFF: Final = 0.02
 logger = logging.getLogger("loopwright.committer")
 
 
+class _Flush:
+    """What the Committer tells itself: whatever is in the mailbox by then is one group."""
+
+
 class Committer(Service[Commit]):
     """Makes records durable, in the order in which each invocation sends them."""
 
@@ -40,25 +43,42 @@ class Committer(Service[Commit]):
         self._store = store
         self._clock = clock
         self._open: list[Request[Commit]] = []
-        self._something = asyncio.Event()
+        self._writing = False
+        """Whether a flush is due or under way."""
 
-    def on_start(self) -> None:
-        """Begin to write."""
-        self.spawn(self._write(), name="committer")
+    def on_receive(self, message: Request[Commit] | _Flush) -> None:
+        """Take a commit into the open group, or write the group."""
+        if isinstance(message, _Flush):
+            self._flush()
+        else:
+            super().on_receive(message)
 
     def serve(self, request: Request[Commit]) -> None:
         """Take a commit into the open group."""
         self._open.append(request)
-        self._something.set()
+        if not self._writing:
+            self._writing = True
+            self.actor_ref.tell(_FLUSH)
 
-    async def _write(self) -> None:
-        while True:
-            await self._something.wait()
-            self._something.clear()
-            group, self._open = self._open, []
+    def _flush(self) -> None:
+        group, self._open = self._open, []
+        try:
+            results = self._store.append_nowait([request.message.append for request in group])
+        except Exception:  # noqa: BLE001 - the waiting way tries again, and reports
+            results = None
+        if results is None:
+            self.spawn(self._write(group), name="commit")
+        else:
+            self._writing = False
+            _acknowledge(group, results)
+
+    async def _write(self, group: list[Request[Commit]]) -> None:
+        """Write group after group, until nothing has gathered meanwhile."""
+        while group:
             results = await self._append([request.message.append for request in group])
-            for request, result in zip(group, results, strict=True):
-                answer(request.reply_to, _acknowledge(request.message.append, result))
+            _acknowledge(group, results)
+            group, self._open = self._open, []
+        self._writing = False
 
     async def _append(self, batch: Sequence[Append]) -> Sequence[AppendResult]:
         """Append with retries: the same records under the same seqs, so a repeat is harmless."""
@@ -77,7 +97,14 @@ class Committer(Service[Commit]):
         raise AssertionError
 
 
-def _acknowledge(append: Append, result: AppendResult) -> Committed | CommitFailed:
-    if result is None:
-        return Committed(append.last_seq)
-    return CommitFailed(append.last_seq, str(result), isinstance(result, FencedError))
+_FLUSH: Final = _Flush()
+
+
+def _acknowledge(group: list[Request[Commit]], results: Sequence[AppendResult]) -> None:
+    for request, result in zip(group, results, strict=True):
+        last = request.message.append.last_seq
+        if result is None:
+            answer(request.reply_to, Committed(last))
+        else:
+            fenced = isinstance(result, FencedError)
+            answer(request.reply_to, CommitFailed(last, str(result), fenced))

@@ -273,8 +273,11 @@ class Core:
             return self._grace_until
         if self.state.at_rest or self._ending:
             return None
-        times = [self._deadline, self._active_until, self._linger_due, self._approval_until]
-        return min((time for time in times if time is not None), default=None)
+        soonest = self._linger_due
+        for time in (self._active_until, self._deadline, self._approval_until):
+            if time is not None and (soonest is None or time < soonest):
+                soonest = time
+        return soonest
 
     def _due(self, when: float | None) -> bool:
         return when is not None and self._now.monotonic >= when

@@ -47,7 +47,8 @@ class _Attempt:
     reply_to: ActorRef[Any]
     context: contextvars.Context | None
     task: asyncio.Task[None] | None = None
-    timer: Timer | None = None
+    until: float | None = None
+    """When its time is over; `None` while it waits for its turn, or without a limit."""
     stopped: Literal["timeout", "interrupted"] | None = None
 
 
@@ -63,6 +64,7 @@ class ToolExecutor(Service[Execute | Interrupt]):
         self._running = 0
         self._limit = tool.max_concurrency
         self._work = Work()
+        self._timer: Timer | None = None
         self._threads = (
             None if tool.is_async else ThreadPool(tool.name, tool.max_concurrency or MAX_THREADS)
         )
@@ -82,6 +84,8 @@ class ToolExecutor(Service[Execute | Interrupt]):
 
     async def post_stop(self) -> None:
         """End what still runs; a body that does not obey is abandoned."""
+        if self._timer is not None:
+            self._timer.cancel()
         await self._work.close()
         if self._threads is not None:
             self._threads.close()
@@ -91,8 +95,9 @@ class ToolExecutor(Service[Execute | Interrupt]):
         self._running += 1
         attempt.task = self._work.start(self._run(key, attempt), attempt.context)
         if self._tool.timeout is not None:
-            when = self._clock.now().monotonic + self._tool.timeout
-            attempt.timer = self._clock.call_at(when, partial(self._timed_out, key))
+            attempt.until = self._clock.now().monotonic + self._tool.timeout
+            if self._timer is None:
+                self._timer = self._clock.call_at(attempt.until, self._sweep)
 
     async def _run(self, key: _Key, attempt: _Attempt) -> None:
         order = attempt.order
@@ -100,15 +105,13 @@ class ToolExecutor(Service[Execute | Interrupt]):
             result = await self._body(order, attempt)
         finally:
             self._running -= 1
-            if attempt.timer is not None:
-                attempt.timer.cancel()
             self._next()
         self._answer(key, result)
 
     async def _body(self, order: Execute, attempt: _Attempt) -> ToolResult:
         """Run the body; whatever happens in it becomes a result."""
         try:
-            arguments = self._tool.bind(order.arguments, _context(order))
+            arguments = self._tool.bind(order.arguments, partial(_context, order))
             if self._threads is None:
                 output = await self._tool.function(**arguments)
             else:
@@ -133,13 +136,22 @@ class ToolExecutor(Service[Execute | Interrupt]):
             return self._stopped(order, attempt.stopped)
         return _result(order, ResultStatus.OK, output=to_json(output).value)
 
-    def _timed_out(self, key: _Key) -> None:
+    def _sweep(self) -> None:
+        """Time out what is due. All attempts have the same limit, so they are due in order."""
+        self._timer = None
+        now = self._clock.now().monotonic
+        for key, attempt in tuple(self._attempts.items()):
+            if attempt.until is None or attempt.task is None or attempt.stopped is not None:
+                continue
+            if attempt.until > now:
+                self._timer = self._clock.call_at(attempt.until, self._sweep)
+                return
+            self._timed_out(key, attempt, attempt.task)
+
+    def _timed_out(self, key: _Key, attempt: _Attempt, task: asyncio.Task[None]) -> None:
         """Answer now; the body is told to end, and may not obey."""
-        attempt = self._attempts.get(key)
-        if attempt is None or attempt.task is None or attempt.stopped is not None:
-            return
         attempt.stopped = "timeout"
-        attempt.task.cancel()
+        task.cancel()
         if self._tool.is_async:
             self._answer(key, self._stopped(attempt.order, "timeout"))
 

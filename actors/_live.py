@@ -22,7 +22,6 @@ from loopwright.protocol import (
 )
 
 from ._agent import Agent
-from ._tracker import results_digest
 from .kernel import ActorRef
 
 
@@ -101,5 +100,5 @@ def streak_of(turns: list[Turn], rule: Progress) -> Streak:
         decision = record.proposal.decision
         if isinstance(decision, ToolCalls | RequestApproval):
             fingerprint = plan_fingerprint(decision.calls)
-            streak = streak.observe(fingerprint, results_digest(record.results), rule)
+            streak = streak.observe(fingerprint, record.results, rule)
     return streak

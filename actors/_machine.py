@@ -138,12 +138,14 @@ class Machine(Turns):
                 return False
 
     def _misplaced(self, message: Input) -> bool:
-        """Whether it begins a second time, or comes before there is anything to go on from."""
+        """Whether it begins a second time, or there is nothing here to go on from."""
         match message:
             case Start():
                 return self._next_seq != 1
             case Recover():
                 return self.folded.protocol.seq == 0
+            case Grant():
+                return self._store_lost
             case _:
                 return self._next_seq == 1
 

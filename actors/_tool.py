@@ -138,12 +138,12 @@ class Tool(Generic[P, R]):
         """Compute the declared effect key of checked arguments; `None` if none is declared."""
         return None if self._effect_key is None else EffectKey(self._effect_key(checked))
 
-    def bind(self, arguments: JsonObject, context: ToolContext) -> Mapping[str, Any]:
+    def bind(self, arguments: JsonObject, context: Callable[[], ToolContext]) -> Mapping[str, Any]:
         """Turn checked arguments into keyword arguments for `function`."""
         checked: Any = self._adapter.validate_python(arguments)
         values = dict(cast("dict[str, Any]", vars(checked)))
         if self._context_parameter is not None:
-            values[self._context_parameter] = context
+            values[self._context_parameter] = context()
         return values
 
 

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import hashlib
-
 from loopwright.policy import Progress, Streak
 from loopwright.protocol import (
     Assess,
     Assessed,
     Observe,
     Observed,
-    ToolResult,
-    dumps,
 )
 
 from ._service import Service, answer
@@ -38,15 +34,5 @@ class ProgressTracker(Service[Assess | Observe]):
             verdict = self._streak.assess(order.fingerprint, self._rule)
             answer(request.reply_to, Assessed(order.turn, verdict))
             return
-        digest = results_digest(order.results)
-        self._streak = self._streak.observe(order.fingerprint, digest, self._rule)
+        self._streak = self._streak.observe(order.fingerprint, order.results, self._rule)
         answer(request.reply_to, Observed(order.turn))
-
-
-def results_digest(results: tuple[ToolResult, ...]) -> bytes:
-    """Digest what a batch returned: statuses, outputs and error kinds, call ids left out."""
-    said = sorted(
-        dumps([r.tool_name, r.status, r.output, r.error and [r.error.category, r.error.message]])
-        for r in results
-    )
-    return hashlib.sha256(b"\n".join(said)).digest()

@@ -109,6 +109,9 @@ class Validator(Service[Validate]):
         if faults:
             # A broken batch never starts a write: the model did not mean what it said.
             judged = [_withheld(j) for j in judged]
+        plan_fault = "; ".join(faults) or None
+        if request.digest is None and all(j.ask is None for j in judged):
+            return Accepted(_plan(calls, judged, plan_fault))
         digest = proposal_digest(
             (
                 (j.planned.call_id, j.planned.tool_name, j.planned.arguments, self._schema(j))
@@ -118,7 +121,7 @@ class Validator(Service[Validate]):
         )
         if request.digest == digest:
             judged = [_answered(j, request) for j in judged]
-        plan = _plan(calls, judged, "; ".join(faults) or None)
+        plan = _plan(calls, judged, plan_fault)
         asks = tuple(
             Ask(j.planned.call_id, j.planned.tool_name, j.planned.arguments, j.ask)
             for j in judged

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from loopwright.protocol import AnyCall, Stalled, ToolCall, canonical
+from loopwright.protocol import AnyCall, Stalled, ToolCall, ToolResult, canonical, dumps
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +35,7 @@ class Streak:
     """How often the last batch ran in a row, and with what results."""
 
     fingerprint: bytes = b""
-    results: bytes = b""
+    results: tuple[ToolResult, ...] = ()
     count: int = 0
 
     def assess(self, fingerprint: bytes, rule: Progress) -> Stalled | None:
@@ -45,12 +45,22 @@ class Streak:
         what = "with the same results" if rule.results_must_repeat else "in a row"
         return Stalled("repeated_plan", f"the same batch ran {self.count} times {what}")
 
-    def observe(self, fingerprint: bytes, results: bytes, rule: Progress) -> Streak:
-        """Take in a batch that has run; `results` is a digest of what it returned."""
+    def observe(
+        self, fingerprint: bytes, results: tuple[ToolResult, ...], rule: Progress
+    ) -> Streak:
+        """Take in a batch that has run, and what it returned."""
         same = fingerprint == self.fingerprint and (
-            results == self.results or not rule.results_must_repeat
+            not rule.results_must_repeat or said(results) == said(self.results)
         )
         return Streak(fingerprint, results, self.count + 1 if same else 1)
+
+
+def said(results: Iterable[ToolResult]) -> list[bytes]:
+    """Tell what a batch returned, so that it can be compared: in any order, without call ids."""
+    return sorted(
+        dumps([r.tool_name, r.status, r.output, r.error and [r.error.category, r.error.message]])
+        for r in results
+    )
 
 
 def plan_fingerprint(calls: Iterable[AnyCall]) -> bytes:

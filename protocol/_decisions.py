@@ -206,6 +206,8 @@ def _checked(decision: Decision) -> Decision:
 
 
 def _recheck(call: ToolCall) -> AnyCall:
+    if all(type(v) is bool or (type(v) is str and v.isascii()) for v in call.arguments.values()):
+        return call
     parsed = parse_call(call.call_id, call.tool_name, call.arguments)
     return parsed if isinstance(parsed, BrokenCall) else call
 

@@ -70,6 +70,14 @@ class MemoryStore:
         Raises:
             StoreError: If the store is not open.
         """
+        return self.append_nowait(batch)
+
+    def append_nowait(self, batch: Sequence[Append]) -> Sequence[AppendResult]:
+        """Store a batch.
+
+        Raises:
+            StoreError: If the store is not open.
+        """
         self._check_open()
         return [self._append(append) for append in batch]
 

@@ -47,6 +47,14 @@ class Store(Protocol):
         """
         ...
 
+    def append_nowait(self, batch: Sequence[Append]) -> Sequence[AppendResult] | None:
+        """Do what `append` does, at once, or return `None` and do nothing.
+
+        For where that holds up the event loop no longer than handing it over would; a store may
+        always return `None`.
+        """
+        ...
+
     async def load(self, invocation_id: InvocationId, *, after: int = 0) -> Stored:
         """Read the journal from the seq behind `after`, with one consistent view.
 

@@ -108,6 +108,14 @@ class SQLiteStore:
         """
         return await self._ready().group.append(batch)
 
+    def append_nowait(self, batch: Sequence[Append]) -> Sequence[AppendResult] | None:
+        """Store a small batch on the event loop, where that costs less than a thread hop.
+
+        Raises:
+            StoreError: If the transaction failed, or the store is not open.
+        """
+        return self._ready().group.append_nowait(batch)
+
     async def load(self, invocation_id: InvocationId, *, after: int = 0) -> Stored:
         """Read the journal from the seq behind `after`, with one consistent view.
 

@@ -57,6 +57,14 @@ class GroupCommit:
 
         return await future
 
+    def append_nowait(self, batch: Sequence[Append]) -> Sequence[AppendResult] | None:
+        """Store a batch on the event loop; None, and nothing done, where that might hold it up.
+
+        Raises:
+            StoreError: If the transaction failed; nothing of the batch is stored then.
+        """
+        return None if self._under_way else self._commit_here(batch)
+
     def _commit(self) -> None:
         group, self._waiting = self._waiting, []
         appends = [append for batch, _ in group for append in batch]
@@ -77,7 +85,7 @@ class GroupCommit:
         else:
             self._settle(group, results)
 
-    def _commit_here(self, appends: list[Append]) -> list[AppendResult] | None:
+    def _commit_here(self, appends: Sequence[Append]) -> list[AppendResult] | None:
         """Commit on the event loop; None, and nothing done, where that might hold it up."""
         if not appends:
             return []
