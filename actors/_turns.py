@@ -192,13 +192,17 @@ class Turns(Stopping):
                 raise AssertionError(decision)
 
     def _refuse_decision(self, problem: str) -> None:
-        """Nothing of it runs; it is kept as a fault, and the model gets to repair it."""
+        """Nothing of it runs; it is kept as a fault, and the model gets to repair it.
+
+        A turn that was taken over keeps its calls: some of them may have run.
+        """
+        self._take_open_turn()
         proposal = self._open_proposal
-        if not isinstance(proposal.decision, Malformed):
+        if self._batch is None and not isinstance(proposal.decision, Malformed):
             refused = Malformed(problem, raw_text(proposal.decision))
             self._proposal = replace(proposal, decision=refused)
         self._enter(RunState.COMPACT_OR_SAVE)
-        self._save(self._committed_turn(fault=Fault("decision", problem)))
+        self._save(self._committed_turn(self._batch, fault=Fault("decision", problem)))
 
     # ------------------------------------------------------------ asking a human
     def _request_approval(self, verdict: NeedsApproval) -> None:
