@@ -23,6 +23,9 @@ from loopwright.protocol import (
     attempt_id,
 )
 
+# An attribute of an enum class costs as much as a small call.
+_PLANNED, _PREPARED = CallState.PLANNED, CallState.PREPARED
+_DISPATCHED, _SETTLED = CallState.DISPATCHED, CallState.SETTLED
 _WORKER_GONE = "the worker that dispatched it is gone"
 
 
@@ -32,16 +35,17 @@ class Batch:
     __slots__ = ("attempts", "journaled", "plan", "results", "running", "states")
 
     def __init__(self, plan: Plan, open_turn: OpenTurn | None) -> None:
-        self.plan = plan
-        self.states = [CallState.PLANNED] * len(plan.calls)
+        self.plan = plan if open_turn is None else _with_stored_keys(plan, open_turn)
+        self.states = [_PLANNED] * len(plan.calls)
         self.results: dict[CallId, ToolResult] = {}
         self.attempts: dict[CallId, int] = {}
         self.running: dict[AttemptId, int] = {}
         """Dispatched attempts without a result, and the index of their call."""
         self.journaled: set[CallId] = set()
         """Calls whose result is in the journal already, or on its way there."""
-        for index, call in enumerate(plan.calls):
-            self._take_over(index, call, open_turn)
+        for index, call in enumerate(self.plan.calls):
+            if open_turn is not None or call.refused is not None:
+                self._take_over(index, call, open_turn)
 
     def _take_over(self, index: int, call: PlannedCall, before: OpenTurn | None) -> None:
         """Settle what needs no dispatch: known results, refusals, writes that cannot be repeated."""
@@ -75,17 +79,17 @@ class Batch:
 
     def prepare(self, index: int) -> int:
         """Count a new attempt of a write, to be dispatched once that is durable."""
-        self.move(index, CallState.PREPARED)
+        self.move(index, _PREPARED)
         return self._attempt(index)
 
     def dispatch(self, index: int) -> tuple[AttemptId, int]:
         """Take a call as running; return the name and the number of the attempt."""
         number = (
             self.attempts[self.plan.calls[index].call_id]
-            if self.states[index] is CallState.PREPARED
+            if self.states[index] is _PREPARED
             else self._attempt(index)
         )
-        self.move(index, CallState.DISPATCHED)
+        self.move(index, _DISPATCHED)
         name = attempt_id(self.plan.calls[index].call_id, number)
         self.running[name] = index
         return name, number
@@ -103,13 +107,15 @@ class Batch:
 
     def settle(self, index: int, result: ToolResult) -> None:
         """Give a call its one result."""
-        self.move(index, CallState.SETTLED)
+        self.move(index, _SETTLED)
         self.results[result.call_id] = result
 
     def next_stage(self) -> tuple[int, ...] | None:
         """Return the unsettled calls of the first unfinished stage; `None` once all have results."""
+        if len(self.results) == len(self.plan.calls):
+            return None
         for stage in self.plan.stages:
-            left = tuple(i for i in stage if self.states[i] is not CallState.SETTLED)
+            left = tuple([i for i in stage if self.states[i] is not _SETTLED])
             if left:
                 return left
         return None
@@ -117,7 +123,7 @@ class Batch:
     @property
     def busy(self) -> bool:
         """Whether a stage is under way."""
-        return bool(self.running) or CallState.PREPARED in self.states
+        return bool(self.running) or _PREPARED in self.states
 
     def unjournaled(self) -> Iterator[ToolResult]:
         """Results of dispatched calls that no record holds yet; they count as journaled now."""
@@ -129,10 +135,10 @@ class Batch:
     def stop(self) -> None:
         """Settle everything that was not dispatched, and never will be."""
         for index, state in enumerate(self.states):
-            call, prepared = self.plan.calls[index], state is CallState.PREPARED
+            call, prepared = self.plan.calls[index], state is _PREPARED
             if prepared:
                 self._take_back(call.call_id)
-            if prepared or state is CallState.PLANNED:
+            if prepared or state is _PLANNED:
                 earlier = call.call_id in self.attempts
                 self.settle(
                     index,
@@ -184,6 +190,17 @@ class Batch:
         return ToolResult(
             call.call_id, call.tool_name, ResultStatus.CANCELLED, error=error, attempts=attempts
         )
+
+
+def _with_stored_keys(plan: Plan, before: OpenTurn) -> Plan:
+    """Keep the effect key a write was dispatched under, whatever it would be today."""
+    stored = {call_id: last.effect_key for call_id, last in before.dispatched.items()}
+    return plan._replace(
+        calls=tuple(
+            call._replace(effect_key=stored.get(call.call_id, call.effect_key))
+            for call in plan.calls
+        )
+    )
 
 
 def not_started(call: PlannedCall, *, prepared: bool = False) -> ToolResult:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Final
 
 from loopwright.protocol import (
@@ -18,7 +19,7 @@ from loopwright.protocol import (
     FencedError,
     StoreError,
 )
-from loopwright.stores import AppendResult, Store
+from loopwright.stores import AppendResult, AppendsNow, Store
 
 from ._clock import Clock, sleep
 from ._service import Service, answer
@@ -41,6 +42,7 @@ class Committer(Service[Commit]):
     def __init__(self, store: Store, clock: Clock) -> None:
         super().__init__()
         self._store = store
+        self._now = store if isinstance(store, AppendsNow) else None
         self._clock = clock
         self._open: list[Request[Commit]] = []
         self._writing = False
@@ -62,10 +64,11 @@ class Committer(Service[Commit]):
 
     def _flush(self) -> None:
         group, self._open = self._open, []
-        try:
-            results = self._store.append_nowait([request.message.append for request in group])
-        except Exception:  # noqa: BLE001 - the waiting way tries again, and reports
-            results = None
+        results = None
+        if self._now is not None:
+            # If it fails, the waiting way tries again and reports.
+            with suppress(Exception):
+                results = self._now.append_nowait([request.message.append for request in group])
         if results is None:
             self.spawn(self._write(group), name="commit")
         else:

@@ -7,7 +7,6 @@ durable yet lives only here and dies with the process.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from typing import NamedTuple
 
 from loopwright.policy import Policy
@@ -54,6 +53,10 @@ _AFTER_ENDING = {
     Ending.CANCELLED: RunState.CANCELLED,
     Ending.SUSPENDED: RunState.SUSPENDED,
 }
+
+
+_PASSING = {state: row.get(Entered, frozenset()) | {state} for state, row in TABLE.items()}
+"""Where a state that has just been entered may lead at once."""
 
 
 class _Outstanding(NamedTuple):
@@ -158,7 +161,7 @@ class Core:
         if state is not self.state:
             self.state = state
             self.trail.append(state)
-        self._allowed = TABLE[state].get(Entered, frozenset()) | {state}
+        self._allowed = _PASSING[state]
 
     # ------------------------------------------------------------ identity
     @property
@@ -264,7 +267,8 @@ class Core:
         return None
 
     def _spent(self) -> Spent:
-        return replace(self.folded.spent, active_seconds=self._active_seconds())
+        p = self.folded.protocol
+        return Spent(p.steps, p.tool_calls, p.usage, self._active_seconds())
 
     @property
     def wake_at(self) -> float | None:

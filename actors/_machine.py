@@ -71,7 +71,7 @@ class Machine(Turns):
         if self._late(message):
             return (Late(kind.__name__),)
         allowed = TABLE[self.state].get(kind)
-        if allowed is None or self._misplaced(message):
+        if allowed is None or self._misplaced(kind):
             raise self._refusal(message)
         self._allowed = allowed
         self._handle(message)
@@ -117,19 +117,21 @@ class Machine(Turns):
     def _late(self, message: Input) -> bool:
         """Whether it answers something nobody waits for any more."""
         match message:
-            case Decided(turn=turn) | DecideFailed(turn=turn):
-                return turn != self._deciding
-            case Validated(turn=turn):
-                return turn != self._validating
-            case Assessed(turn=turn):
-                return turn != self._assessing
-            case Observed(turn=turn):
-                return turn != self._observing
-            case Executed(attempt_id=name, turn=turn):
+            case Executed():
                 batch = self._batch
-                return batch is None or turn != self.turn or name not in batch.running
-            case Committed(last_seq=seq):
-                return not self._outstanding or self._outstanding[0].last_seq != seq
+                if batch is None or message.turn != self.turn:
+                    return True
+                return message.attempt_id not in batch.running
+            case Committed():
+                return not self._outstanding or self._outstanding[0].last_seq != message.last_seq
+            case Decided() | DecideFailed():
+                return message.turn != self._deciding
+            case Validated():
+                return message.turn != self._validating
+            case Assessed():
+                return message.turn != self._assessing
+            case Observed():
+                return message.turn != self._observing
             case CommitFailed(last_seq=seq):
                 return all(commit.last_seq != seq for commit in self._outstanding)
             case Tick() | ServiceFailed():
@@ -137,17 +139,15 @@ class Machine(Turns):
             case _:
                 return False
 
-    def _misplaced(self, message: Input) -> bool:
+    def _misplaced(self, kind: type[Input]) -> bool:
         """Whether it begins a second time, or there is nothing here to go on from."""
-        match message:
-            case Start():
-                return self._next_seq != 1
-            case Recover():
-                return self.folded.protocol.seq == 0
-            case Grant():
-                return self._store_lost
-            case _:
-                return self._next_seq == 1
+        if self._next_seq == 1:
+            return kind is not Start
+        return (
+            kind is Start
+            or (kind is Recover and self.folded.protocol.seq == 0)
+            or (kind is Grant and self._store_lost)
+        )
 
     def _refusal(self, message: Input) -> ProtocolError:
         where = f"invocation {self.invocation_id} is {self.state}"

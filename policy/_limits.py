@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from loopwright.protocol import Budget, Reason, Spent
 
 
@@ -33,10 +31,13 @@ def fits_tool_calls(budget: Budget, spent: Spent, calls: int) -> bool:
 
 def soft_stop_due(budget: Budget, spent: Spent) -> bool:
     """Whether any budget has reached its soft ratio, or one step is left."""
-    if budget.max_steps is not None and spent.steps and budget.max_steps - spent.steps <= 1:
-        return True
-    return any(
-        limit > 0 and used >= limit * budget.soft_ratio for used, limit in _shares(budget, spent)
+    ratio, steps = budget.soft_ratio, budget.max_steps
+    return (
+        (steps is not None and spent.steps > 0 and steps - spent.steps <= 1)
+        or _reached(spent.steps, steps, ratio)
+        or _reached(spent.tool_calls, budget.max_tool_calls, ratio)
+        or _reached(spent.usage.total, budget.max_tokens, ratio)
+        or _reached(spent.active_seconds, budget.max_active_seconds, ratio)
     )
 
 
@@ -57,12 +58,5 @@ def soft_stop_notice(budget: Budget, spent: Spent) -> str:
     )
 
 
-def _shares(budget: Budget, spent: Spent) -> Iterator[tuple[float, float]]:
-    if budget.max_steps is not None:
-        yield spent.steps, budget.max_steps
-    if budget.max_tool_calls is not None:
-        yield spent.tool_calls, budget.max_tool_calls
-    if budget.max_tokens is not None:
-        yield spent.usage.total, budget.max_tokens
-    if budget.max_active_seconds is not None:
-        yield spent.active_seconds, budget.max_active_seconds
+def _reached(used: float, limit: float | None, ratio: float) -> bool:
+    return limit is not None and limit > 0 and used >= limit * ratio

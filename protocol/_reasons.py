@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from enum import Enum, StrEnum
+from enum import Enum
 from typing import Self
 
+from ._words import Word
 
-class Ending(StrEnum):
+
+class Ending(Word):
     """The four ways an invocation can be at rest."""
 
     FINISHED = "finished"

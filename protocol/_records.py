@@ -22,6 +22,7 @@ from ._ids import CallId, EffectKey, InvocationId, ProposalDigest
 from ._json import JsonObject, JsonValue
 from ._reasons import Reason
 from ._results import ToolResult
+from ._wire import lean_turn
 
 
 @dataclass(frozen=True, slots=True)
@@ -263,7 +264,7 @@ VERSION = 1
 
 def encode_record(record: Record) -> bytes:
     """Write a record as one line of JSON without a line break."""
-    return dumps(record)
+    return dumps(lean_turn(record) if isinstance(record, TurnCommitted) else record)
 
 
 def decode_record(line: bytes) -> Record:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from enum import StrEnum
 
 from ._ids import CallId, EffectKey
 from ._json import JsonValue
+from ._words import Word
 
 
-class Effect(StrEnum):
+class Effect(Word):
     """What running a tool does to the world: drives parallelism, retry, recovery and cancel.
 
     See 30-durability, "One effect class per tool".
@@ -28,7 +28,7 @@ class Effect(StrEnum):
         return self is not Effect.READ
 
 
-class ResultStatus(StrEnum):
+class ResultStatus(Word):
     """How a call ended."""
 
     OK = "ok"
@@ -51,7 +51,7 @@ class ResultStatus(StrEnum):
     """It was dispatched, and the runtime cannot know what happened downstream."""
 
 
-class ErrorCategory(StrEnum):
+class ErrorCategory(Word):
     """What kind of failure a `ToolError` is: what a sensible next step would be."""
 
     TRANSIENT = "transient"

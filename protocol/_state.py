@@ -125,13 +125,13 @@ class InvocationState:
         self.business = BusinessState(started.goal, started.metadata)
         self.context_chars = len(started.goal)
         """Size of goal and history, for estimates."""
-        self._context = hashlib.sha256(started.goal.encode("utf-8", "replace"))
+        self._context = hashlib.blake2b(started.goal.encode("utf-8", "replace"), digest_size=16)
         self._notice: str | None = None
 
     @property
     def context_digest(self) -> str:
         """Digest of the goal and every committed turn: what a model can have been shown."""
-        return self._context.hexdigest()[:32]
+        return self._context.hexdigest()
 
     @property
     def spent(self) -> Spent:

@@ -14,7 +14,6 @@ left when nothing runs any more.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from enum import StrEnum
 from types import MappingProxyType
 from typing import TypeAlias
 
@@ -32,13 +31,15 @@ from ._messages import (
     Input,
     Observed,
     Recover,
+    ServiceFailed,
     Start,
     Tick,
     Validated,
 )
+from ._words import Word
 
 
-class RunState(StrEnum):
+class RunState(Word):
     """Where an invocation is."""
 
     CREATED = "CREATED"
@@ -64,7 +65,7 @@ class RunState(StrEnum):
 _AT_REST = frozenset({RunState.SUSPENDED, RunState.FINISHED, RunState.FAILED, RunState.CANCELLED})
 
 
-class CallState(StrEnum):
+class CallState(Word):
     """Where one call of the open turn is."""
 
     PLANNED = "planned"
@@ -102,9 +103,10 @@ def _to(*states: RunState) -> frozenset[RunState]:
 def _live(
     stay: RunState, triggers: Mapping[Trigger, frozenset[RunState]]
 ) -> Mapping[Trigger, frozenset[RunState]]:
-    """Add what every live state takes: a cancel, and the passing of time."""
+    """Add what every live state takes: a cancel, a crash elsewhere, and the passing of time."""
     stop = _to(_S.CANCELLING)
-    return MappingProxyType({Cancel: stop, Tick: stop | {stay}, **triggers})
+    always = {Cancel: stop, ServiceFailed: stop, Tick: stop | {stay}}
+    return MappingProxyType({**always, **triggers})
 
 
 TABLE: Mapping[RunState, Mapping[Trigger, frozenset[RunState]]] = MappingProxyType(
@@ -167,14 +169,16 @@ TABLE: Mapping[RunState, Mapping[Trigger, frozenset[RunState]]] = MappingProxyTy
                     _S.FAILED,
                 ),
                 CommitFailed: _to(_S.CANCELLING),
-                # A cancel comes too late once the end itself is on its way to the store.
+                # Either comes too late once the end itself is on its way to the store.
                 Cancel: _to(_S.CANCELLING, _S.COMPACT_OR_SAVE),
+                ServiceFailed: _to(_S.CANCELLING, _S.COMPACT_OR_SAVE),
                 Observed: _to(_S.PREPARE_CONTEXT, _S.COMPACT_OR_SAVE),
             },
         ),
         _S.CANCELLING: MappingProxyType(
             {
                 Entered: _to(_S.FAILED),
+                ServiceFailed: _to(_S.CANCELLING),
                 Decided: _to(_S.CANCELLING, _S.CANCELLED),
                 DecideFailed: _to(_S.CANCELLING, _S.CANCELLED),
                 **dict.fromkeys(

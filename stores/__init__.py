@@ -4,5 +4,6 @@ from __future__ import annotations
 
 from ._memory import MemoryStore as MemoryStore
 from ._protocol import AppendResult as AppendResult
+from ._protocol import AppendsNow as AppendsNow
 from ._protocol import Store as Store
 from ._sqlite import SQLiteStore as SQLiteStore

@@ -8,7 +8,7 @@ be replaced. `loopwright.testing.StoreConformance` checks an implementation.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol, TypeAlias
+from typing import Protocol, TypeAlias, runtime_checkable
 
 from loopwright.protocol import Append, InvocationId, Lease, Status, Stored, StoreError, Summary
 
@@ -44,14 +44,6 @@ class Store(Protocol):
         is taken. The fence is looked at first. An append that can't be one (no lines, a line break
         in a line, a creation without a head) is a plain `StoreError`. An append already stored with the same content is a success, so that a batch
         of unknown outcome can be sent again.
-        """
-        ...
-
-    def append_nowait(self, batch: Sequence[Append]) -> Sequence[AppendResult] | None:
-        """Do what `append` does, at once, or return `None` and do nothing.
-
-        For where that holds up the event loop no longer than handing it over would; a store may
-        always return `None`.
         """
         ...
 
@@ -100,4 +92,17 @@ class Store(Protocol):
 
     async def heartbeat(self, worker: str, ttl: float) -> None:
         """Say that this worker is alive for the next `ttl` seconds; 0 says it is gone."""
+        ...
+
+
+@runtime_checkable
+class AppendsNow(Protocol):
+    """What a store may offer beside `Store`: appends that need no waiting."""
+
+    def append_nowait(self, batch: Sequence[Append]) -> Sequence[AppendResult] | None:
+        """Do what `append` does, at once, or return `None` and do nothing.
+
+        For where that holds up the event loop no longer than handing it over would; a store may
+        always return `None`.
+        """
         ...

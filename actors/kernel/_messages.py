@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import enum
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Literal, NamedTuple, TypeVar
 
 from loopwright.protocol import ConfigurationError
 
@@ -30,8 +30,7 @@ class Lane(enum.Enum):
     WORK = "work"
 
 
-@dataclass(frozen=True, slots=True)
-class Request(Generic[M]):
+class Request(NamedTuple, Generic[M]):
     """A message that is told, and answered by telling `reply_to`."""
 
     message: M
