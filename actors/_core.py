@@ -225,8 +225,9 @@ class Core:
             self._open_proposal,
             batch.in_order() if batch is not None else (),
             batch.dispatched if batch is not None else 0,
-            self._active_seconds(),
-            self._now.wall,
+            # Microseconds: short to write, and rounded here, so that live is as recovered.
+            round(self._active_seconds(), 6),
+            round(self._now.wall, 6),
             fault,
         )
 

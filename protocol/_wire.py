@@ -25,8 +25,8 @@ def lean_turn(record: TurnCommitted) -> dict[str, object]:
         "proposal": _proposal(record.proposal),
         "results": [_result(result) for result in record.results],
         "tool_calls": record.tool_calls,
-        "active_seconds": round(record.active_seconds, 6),
-        "at": round(record.at, 6),
+        "active_seconds": record.active_seconds,
+        "at": record.at,
     }
     if record.fault is not None:
         wire["fault"] = record.fault
