@@ -48,7 +48,7 @@ class Decider(Service[Decide | CancelDecide]):
         if isinstance(order, CancelDecide):
             task = self._asked.get(key)
             if task is not None:
-                task.cancel()
+                self._work.interrupt(task)
             return
         asked = self._ask(key, order, request.reply_to)
         self._asked[key] = self._work.start(asked, request.context)
@@ -69,7 +69,7 @@ class Decider(Service[Decide | CancelDecide]):
             text = bounded(str(cause), 2_000)
             said = DecideFailed(order.turn, f"{type(cause).__name__}: {text}")
         finally:
-            self._asked.pop(key, None)
+            self._work.ended(self._asked.pop(key))
         answer(reply_to, said)
 
     def _request(self, order: Decide) -> ModelRequest:

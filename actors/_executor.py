@@ -100,12 +100,14 @@ class ToolExecutor(Service[Execute | Interrupt]):
                 self._timer = self._clock.call_at(attempt.until, self._sweep)
 
     async def _run(self, key: _Key, attempt: _Attempt) -> None:
-        order = attempt.order
         try:
-            result = await self._body(order, attempt)
+            result = await self._body(attempt.order, attempt)
         finally:
             self._running -= 1
-            self._next()
+            if attempt.task is not None:
+                self._work.ended(attempt.task)
+            if self._waiting:
+                self._next()
         self._answer(key, result)
 
     async def _body(self, order: Execute, attempt: _Attempt) -> ToolResult:
@@ -151,7 +153,7 @@ class ToolExecutor(Service[Execute | Interrupt]):
     def _timed_out(self, key: _Key, attempt: _Attempt, task: asyncio.Task[None]) -> None:
         """Answer now; the body is told to end, and may not obey."""
         attempt.stopped = "timeout"
-        task.cancel()
+        self._work.interrupt(task)
         if self._tool.is_async:
             self._answer(key, self._stopped(attempt.order, "timeout"))
 
@@ -164,7 +166,7 @@ class ToolExecutor(Service[Execute | Interrupt]):
             self._answer(key, self._never_ran(attempt.order))
             return
         attempt.stopped = attempt.stopped or "interrupted"
-        attempt.task.cancel()
+        self._work.interrupt(attempt.task)
 
     def _answer(self, key: _Key, result: ToolResult) -> None:
         """Answer an attempt once; a late result is dropped."""

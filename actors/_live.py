@@ -15,6 +15,7 @@ from loopwright.protocol import (
     Outcome,
     RequestApproval,
     Stored,
+    StoreError,
     ToolCalls,
     Turn,
     decode_record,
@@ -31,6 +32,7 @@ class Live:
     __slots__ = (
         "advanced",
         "agent",
+        "begun",
         "context",
         "crashes",
         "done",
@@ -50,26 +52,34 @@ class Live:
         self.context = context
         self.crashes = 0
         self.done: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
+        self.begun: asyncio.Future[None] | None = None
+        """Done once the start of a new invocation is durable; nobody waits for a stored one."""
         self.advanced: asyncio.Event | None = None
         """Set at each commit, where somebody listens."""
 
     def progressed(self) -> None:
-        """Wake whoever follows the journal."""
+        """Wake whoever waits for the start, or follows the journal."""
+        if self.begun is not None and not self.begun.done():
+            self.begun.set_result(None)
         if self.advanced is not None:
             self.advanced.set()
 
     def finish(self, outcome: Outcome) -> None:
         """Tell everybody who waits how it came to rest."""
+        if self.begun is not None and not self.begun.done():
+            cause = outcome.cause or "it could not be stored"
+            self.begun.set_exception(StoreError(f"the invocation does not exist: {cause}"))
         if not self.done.done():
             self.done.set_result(outcome)
         self.progressed()
 
     def fail(self, error: Exception) -> None:
         """Tell everybody who waits that there will be no outcome here."""
-        if not self.done.done():
-            self.done.set_exception(error)
-            # Nobody may be waiting; that is no fault of theirs.
-            self.done.exception()
+        for waited in (self.begun, self.done):
+            if waited is not None and not waited.done():
+                waited.set_exception(error)
+                # Nobody may be waiting; that is no fault of theirs.
+                waited.exception()
         self.progressed()
 
 

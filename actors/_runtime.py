@@ -223,8 +223,15 @@ class Runtime:
         live = engine.bring_up(
             definition, InvocationState(started), lease, contextvars.copy_context()
         )
+        live.begun = asyncio.get_running_loop().create_future()
+        live.supervisor.tell(Start(started))
         try:
-            await live.supervisor.ask(Start(started), block=False)
+            await live.begun
+        except asyncio.CancelledError:
+            self.request_cancel(
+                live.invocation_id, "its start was cancelled", by="runtime", hard=True
+            )
+            raise
         except StoreError:
             known = None if key is None else await self.store.find(agent, key)
             if known is None:

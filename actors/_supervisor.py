@@ -32,7 +32,6 @@ from loopwright.protocol import (
     Output,
     Recover,
     Rested,
-    Start,
     StoreError,
     Tick,
     Validate,
@@ -43,7 +42,8 @@ from ._machine import Machine
 from ._trace import RunObserver, notify, of_input, of_output, transition
 from .kernel import Actor, ActorRef, Request
 
-_COMMANDS = (Start, Recover, Cancel, AnswerApproval, Answer, Grant)
+_COMMANDS = frozenset({Recover, Cancel, AnswerApproval, Answer, Grant})
+"""Messages whose sender waits until what they made happen is durable."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,13 +103,13 @@ class Supervisor(Actor):
         """
         before = self._sent
         self._step(message)
-        if isinstance(message, _COMMANDS) and self._sent > before:
-            return self._durable(self._sent)
         if isinstance(message, Committed):
             self._settle(message.last_seq)
             self._progressed()
         elif isinstance(message, CommitFailed):
             self._fail(message.error)
+        elif type(message) in _COMMANDS and self._sent > before:
+            return self._durable(self._sent)
         return None
 
     def on_stop(self) -> None:
@@ -120,10 +120,12 @@ class Supervisor(Actor):
 
     def _step(self, message: Input) -> None:
         machine = self._machine
-        state, turn = machine.state, machine.turn
-        outputs = machine.on(message, self._clock.now())
         if self._observers:
+            state, turn = machine.state, machine.turn
+            outputs = machine.on(message, self._clock.now())
             self._context.copy().run(self._observe, message, outputs, state, turn)
+        else:
+            outputs = machine.on(message, self._clock.now())
         for output in outputs:
             self._send(output)
         wake_at = machine.wake_at
@@ -133,23 +135,22 @@ class Supervisor(Actor):
     def _send(self, output: Output) -> None:
         match output:
             case Execute() | Interrupt():
-                self._tell(self._routes.executors[output.tool_name], output)
+                to = self._routes.executors[output.tool_name]
             case Commit():
                 self._sent = output.append.last_seq
-                self._tell(self._routes.committer, output)
-            case Decide() | CancelDecide():
-                self._tell(self._routes.decider, output)
-            case Validate():
-                self._tell(self._routes.validator, output)
+                to = self._routes.committer
             case Assess() | Observe():
-                self._tell(self._tracker, output)
-            case Rested(outcome=outcome):
-                self._rested(outcome)
+                to = self._tracker
+            case Validate():
+                to = self._routes.validator
+            case Decide() | CancelDecide():
+                to = self._routes.decider
+            case Rested():
+                self._rested(output.outcome)
+                return
             case Late():
-                pass
-
-    def _tell(self, to: ActorRef[Any], message: Output) -> None:
-        to.tell(Request(message, self.actor_ref, self._context))
+                return
+        to.tell(Request(output, self.actor_ref, self._context))
 
     # ------------------------------------------------------------ time
     def _arm(self, wake_at: float) -> None:

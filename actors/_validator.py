@@ -7,7 +7,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from loopwright.policy import Access, Allow, Deny, plan_fingerprint, proposal_digest, stages
+from loopwright.policy import (
+    Access,
+    Allow,
+    Deny,
+    Judgement,
+    plan_fingerprint,
+    proposal_digest,
+    stages,
+)
 from loopwright.policy import Ask as AskHuman
 from loopwright.protocol import (
     Accepted,
@@ -42,7 +50,7 @@ from loopwright.protocol import (
 
 from ._agent import Agent
 from ._service import Service, answer
-from ._tool import InvalidArgumentsError
+from ._tool import AnyTool, InvalidArgumentsError
 from .kernel import Request
 
 
@@ -129,6 +137,18 @@ class Validator(Service[Validate]):
         )
         return NeedsApproval(plan, digest, asks) if asks else Accepted(plan)
 
+    def _judgement(
+        self, request: Validate, call: ToolCall, tool: AnyTool, arguments: JsonObject
+    ) -> Judgement:
+        policy = self._agent.policy
+        if policy.allows_everything:
+            return _ALLOWED
+        return policy.judge(
+            Access(
+                request.principal, self._agent.name, tool.name, tool.effect, arguments, call.call_id
+            )
+        )
+
     def _schema(self, judged: _Judged) -> str:
         tool = self._agent.tools.get(judged.planned.tool_name)
         return tool.schema_version if tool is not None else ""
@@ -149,10 +169,7 @@ class Validator(Service[Validate]):
             return _refused(
                 call, ResultStatus.INVALID_ARGUMENTS, "InvalidArguments", str(error), tool.effect
             )
-        access = Access(
-            request.principal, self._agent.name, tool.name, tool.effect, arguments, call.call_id
-        )
-        judgement = self._agent.policy.judge(access)
+        judgement = self._judgement(request, call, tool, arguments)
         if isinstance(judgement, Deny):
             denied = _refused(
                 call, ResultStatus.DENIED, "Denied", judgement.reason, tool.effect, arguments
@@ -176,6 +193,9 @@ class Validator(Service[Validate]):
                 return _Judged(planned, verdict=Verdict(call.call_id, "allow", rule))
             case Allow():
                 return _Judged(planned)
+
+
+_ALLOWED = Allow()
 
 
 def _batch_problem(calls: Calls) -> str | None:

@@ -28,12 +28,22 @@ class Work:
     def start(
         self, coro: Coroutine[Any, Any, None], context: contextvars.Context | None
     ) -> asyncio.Task[None]:
-        """Run it in a copy of the context, so that nobody sees what it sets."""
+        """Run it in a copy of the context, so that nobody sees what it sets.
+
+        The coroutine says `ended` when it is done: a callback would cost a turn of the loop.
+        """
         loop = asyncio.get_running_loop()
         task = loop.create_task(coro, context=None if context is None else context.copy())
         self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
         return task
+
+    def ended(self, task: asyncio.Task[None]) -> None:
+        """Forget a task that is about to return."""
+        self._tasks.discard(task)
+
+    def interrupt(self, task: asyncio.Task[None]) -> None:
+        """Cancel a task, but not before it has begun: its coroutine must get to answer."""
+        asyncio.get_running_loop().call_soon(task.cancel)
 
     async def close(self) -> int:
         """Cancel all, wait a moment, and return how many did not obey."""

@@ -56,6 +56,11 @@ class Policy:
         """Forgive nothing: the behaviour of the reference controller in the seed documents."""
         return cls(max_repairs=0, max_faulty_turns=0, progress=Progress.exact(1))
 
+    @property
+    def allows_everything(self) -> bool:
+        """Whether there is nothing to ask: no rule, and no denial by default."""
+        return not (self.deny or self.rules or self.ask or self.default_deny)
+
     def judge(self, access: Access) -> Judgement:
         """Decide on one call."""
         return judge(
