@@ -1,0 +1,235 @@
+"""The commands that let invocations go on: run, approve, deny, answer, cancel, resume, recover."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+from collections.abc import Awaitable
+from typing import Annotated
+
+import typer
+
+from loopwright.actors import Run, Runtime
+from loopwright.protocol import (
+    Budget,
+    Ending,
+    InvocationId,
+    Outcome,
+    Principal,
+    Record,
+)
+
+from . import _plain, _views
+from ._apps import load_agents
+from ._session import Session, find_digest, find_invocation, summaries
+from ._shared import OK, UNSUCCESSFUL
+from ._watch import Lines, follow
+
+Id = Annotated[
+    str,
+    typer.Argument(
+        metavar="ID",
+        help="The invocation; the first or last characters will do.",
+        show_default=False,
+    ),
+]
+Digest = Annotated[
+    str,
+    typer.Argument(
+        metavar="DIGEST",
+        help="Of the proposal; its first 12 characters will do.",
+        show_default=False,
+    ),
+]
+By = Annotated[str, typer.Option("--by", metavar="NAME", help="Who decides.", show_default=False)]
+Calls = Annotated[
+    list[str] | None,
+    typer.Option("--call", metavar="ID", help="Only this call; may be given more than once."),
+]
+Why = Annotated[str, typer.Option("--reason", help="Is kept in the journal.", show_default=False)]
+Watch = Annotated[
+    bool | None,
+    typer.Option(
+        "--watch/--no-watch",
+        help="Show each step; with --json, each record as a line.",
+        show_default="on, with --json off",
+    ),
+]
+Limit = Annotated[int | None, typer.Option(min=0, show_default=False)]
+Seconds = Annotated[float | None, typer.Option(min=0, show_default=False)]
+
+
+async def run(
+    session: Session,
+    agent: Annotated[str, typer.Argument(help="The name of an agent.", show_default=False)],
+    goal: Annotated[str, typer.Argument(help="What is to be done.", show_default=False)],
+    key: Annotated[
+        str | None, typer.Option(help="The same agent and key is the same invocation.")
+    ] = None,
+    principal: Annotated[str | None, typer.Option(help="On whose behalf.")] = None,
+    max_steps: Limit = None,
+    max_tool_calls: Limit = None,
+    max_tokens: Limit = None,
+    max_seconds: Seconds = None,
+    watch: Watch = None,
+) -> int:
+    """Start an invocation and show it until it is at rest; Ctrl-C cancels it."""
+    agents = load_agents(session.settings, wanted=agent)
+    (chosen,) = (known for known in agents if known.name == agent)
+    own = chosen.budget
+    budget = dataclasses.replace(
+        own,
+        max_steps=own.max_steps if max_steps is None else max_steps,
+        max_tool_calls=own.max_tool_calls if max_tool_calls is None else max_tool_calls,
+        max_tokens=own.max_tokens if max_tokens is None else max_tokens,
+        max_active_seconds=own.max_active_seconds if max_seconds is None else max_seconds,
+    )
+    async with session.runtime_of(agents) as runtime:
+        begun = await runtime.start(
+            agent,
+            goal,
+            key=key,
+            principal=None if principal is None else Principal(principal),
+            budget=budget,
+        )
+        session.out.say(_views.heading(agent, begun.id))
+        try:
+            return await _shown(session, begun, begun.outcome(), 0, watch=watch)
+        except asyncio.CancelledError:
+            begun.cancel("interrupted at the terminal", by="cli")
+            outcome = await asyncio.shield(begun.outcome())
+            session.out.show(_plain.of_outcome(outcome), _views.outcome(session, outcome))
+            raise
+
+
+async def approve(
+    session: Session,
+    invocation: Id,
+    digest: Digest,
+    by: By,
+    call: Calls = None,
+    watch: Watch = None,
+) -> int:
+    """Say yes to exactly what a proposal shows, and let the invocation go on here."""
+    async with session.runtime() as runtime:
+        identity = await find_invocation(runtime.store, invocation)
+        state = await runtime.state(identity)
+        exact = find_digest(state, digest)
+        going = await runtime.approve(identity, exact, by=by, calls=call)
+        return await _shown(session, going, going.outcome(), state.protocol.seq, watch=watch)
+
+
+async def deny(
+    session: Session,
+    invocation: Id,
+    digest: Digest,
+    by: By,
+    reason: Why = "",
+    call: Calls = None,
+    watch: Watch = None,
+) -> int:
+    """Say no to a proposal; the invocation goes on here, and its model is told."""
+    async with session.runtime() as runtime:
+        identity = await find_invocation(runtime.store, invocation)
+        state = await runtime.state(identity)
+        exact = find_digest(state, digest)
+        going = await runtime.deny(identity, exact, by=by, reason=reason, calls=call)
+        return await _shown(session, going, going.outcome(), state.protocol.seq, watch=watch)
+
+
+async def answer(
+    session: Session,
+    invocation: Id,
+    text: Annotated[str, typer.Argument(help="The answer.", show_default=False)],
+    by: By,
+    watch: Watch = None,
+) -> int:
+    """Answer the question an invocation waits with, and let it go on here."""
+    async with session.runtime() as runtime:
+        identity = await find_invocation(runtime.store, invocation)
+        seen = (await runtime.state(identity)).protocol.seq
+        going = await runtime.answer(identity, text, by=by)
+        return await _shown(session, going, going.outcome(), seen, watch=watch)
+
+
+async def cancel(
+    session: Session,
+    invocation: Id,
+    reason: Why = "",
+    by: Annotated[str, typer.Option("--by", metavar="NAME", help="Who cancels.")] = "cli",
+) -> int:
+    """Cancel an invocation that waits, or whose worker is gone."""
+    async with session.runtime() as runtime:
+        identity = await find_invocation(runtime.store, invocation)
+        outcome = await runtime.cancel(identity, reason, by=by)
+        session.out.show(_plain.of_outcome(outcome), _views.outcome(session, outcome))
+    return OK
+
+
+async def resume(
+    session: Session,
+    invocation: Id,
+    grant_steps: Limit = None,
+    grant_tool_calls: Limit = None,
+    grant_tokens: Limit = None,
+    grant_seconds: Seconds = None,
+    by: Annotated[str, typer.Option("--by", metavar="NAME", help="Who grants.")] = "cli",
+    watch: Watch = None,
+) -> int:
+    """Let a failed or abandoned invocation go on, with more budget if it is granted."""
+    # Every limit is named, for a Budget without max_steps has some.
+    grant = Budget(
+        max_steps=grant_steps,
+        max_tool_calls=grant_tool_calls,
+        max_tokens=grant_tokens,
+        max_active_seconds=grant_seconds,
+    )
+    async with session.runtime() as runtime:
+        identity = await find_invocation(runtime.store, invocation)
+        seen = (await runtime.state(identity)).protocol.seq
+        resting = runtime.resume(identity, grant=grant, by=by)
+        return await _shown(session, runtime.get(identity), resting, seen, watch=watch)
+
+
+async def recover(session: Session, watch: Watch = None) -> int:
+    """Take over every running invocation whose worker is gone, and run it to its rest."""
+    async with session.runtime() as runtime:
+        seen = await _seen(runtime)
+        codes = [
+            await _shown(session, run, run.outcome(), seen[run.id], watch=watch, heading=True)
+            for run in await runtime.recover()
+        ]
+        alive = await summaries(runtime.store, status="running")
+        session.out.say(_views.recovered(len(codes), alive))
+    return max(codes, default=OK)
+
+
+async def _seen(runtime: Runtime) -> dict[InvocationId, int]:
+    return {left.invocation_id: left.seq for left in await summaries(runtime.store)}
+
+
+async def _shown(
+    session: Session,
+    run: Run,
+    resting: Awaitable[Outcome],
+    seen: int,
+    *,
+    watch: bool | None,
+    heading: bool = False,
+) -> int:
+    """Show an invocation while it goes on, then how it came to rest; return the exit code."""
+    out, lines = session.out, Lines()
+    watching = not out.as_json if watch is None else watch
+
+    def show(record: Record) -> None:
+        if watching:
+            out.emit({"record": _plain.of_record(record)})
+            for line in lines.of(record):
+                out.say(line)
+
+    if heading:
+        out.say(_views.heading("recovered", run.id))
+    outcome = await follow(run, resting, seen, show)
+    out.show(_plain.of_outcome(outcome), _views.outcome(session, outcome))
+    unsuccessful = outcome.reason.outcome in (Ending.FAILED, Ending.CANCELLED)
+    return UNSUCCESSFUL if unsuccessful else OK

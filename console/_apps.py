@@ -1,0 +1,121 @@
+"""Agents by name of their module, and the refund desk that is there without any."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any, cast
+
+from loopwright.actors import Agent
+from loopwright.examples.refund_desk import NAME, make_agent
+from loopwright.examples.refund_desk.shop import ShopFileError, build
+from loopwright.protocol import ConfigurationError, LoopwrightError, bounded
+
+from ._settings import Settings
+
+
+def load_agents(settings: Settings, wanted: str | None = None) -> list[Agent]:
+    """Load the agents of the app, or make the refund desk and, if need be, its shop.
+
+    Args:
+        settings: Where they are.
+        wanted: An agent that has to be there; if it is not, nothing is made.
+
+    Raises:
+        ConfigurationError: If there is no such app or agent, or the app cannot be loaded.
+    """
+    if settings.app is None:
+        _check(wanted, [NAME])
+        return [_desk(settings)]
+    loaded = _called(settings.app, _attribute(settings.app, settings.folder))
+    agents = list(cast("Iterable[object]", loaded)) if isinstance(loaded, Iterable) else [loaded]
+    found = [agent for agent in agents if isinstance(agent, Agent)]
+    if not agents or len(found) != len(agents):
+        msg = f"the app {settings.app!r} gives no agents; name an Agent, a list of them, or a "
+        msg += "function that returns one of these"
+        raise ConfigurationError(msg)
+    _check(wanted, [agent.name for agent in found])
+    return found
+
+
+def shop_path(store: Path) -> Path:
+    """Name the refund desk's shop database: it lies next to the store."""
+    return store.with_name(f"{store.stem}-shop.db")
+
+
+def make_shop(path: Path) -> None:
+    """Make the shop at `path`, whole or not at all, unless there is one.
+
+    Raises:
+        ShopFileError: If it cannot be written.
+    """
+    if path.exists():
+        return
+    draft = path.with_name(f".{path.name}.{os.getpid()}")
+    build(draft)
+    try:
+        # Not a rename, which would replace the shop another process has just made.
+        path.hardlink_to(draft)
+    except FileExistsError:
+        pass
+    finally:
+        draft.unlink()
+
+
+def _desk(settings: Settings) -> Agent:
+    model = None
+    if settings.model is not None:
+        model = _attribute(settings.model, settings.folder)
+        # A class or a factory stands for what it makes.
+        if isinstance(model, type) or not hasattr(model, "decide"):
+            model = _called(settings.model, model)
+    path = shop_path(settings.store)
+    try:
+        make_shop(path)
+        return make_agent(path, model)
+    except ShopFileError as error:
+        raise ConfigurationError(str(error)) from None
+
+
+def _check(wanted: str | None, names: list[str]) -> None:
+    if wanted is not None and wanted not in names:
+        msg = f"there is no agent named {wanted!r}; the app has: {', '.join(names)}"
+        raise ConfigurationError(msg)
+
+
+def _attribute(reference: str, folder: Path) -> Any:
+    module, colon, name = reference.partition(":")
+    if not (module and colon and name):
+        msg = f"{reference!r} names no attribute of a module; write it as module:attribute"
+        raise ConfigurationError(msg)
+    path = str(folder.resolve())
+    if path not in sys.path:
+        sys.path.insert(0, path)
+    try:
+        loaded = importlib.import_module(module)
+    except (Exception, SystemExit) as error:
+        raise _unloadable(reference, error) from error
+    try:
+        return getattr(loaded, name)
+    except AttributeError:
+        msg = f"{reference!r} cannot be loaded: the module {module!r} has no {name!r}"
+        raise ConfigurationError(msg) from None
+
+
+def _called(reference: str, loaded: Any) -> Any:
+    if not callable(loaded):
+        return loaded
+    try:
+        return loaded()
+    except (Exception, SystemExit) as error:
+        raise _unloadable(reference, error) from error
+
+
+def _unloadable(reference: str, error: BaseException) -> ConfigurationError:
+    lines = str(error).splitlines()
+    text = bounded(lines[0] if lines else "", 500)
+    kind = "" if isinstance(error, LoopwrightError) else f"{type(error).__name__}: "
+    return ConfigurationError(f"{reference!r} cannot be loaded: {kind}{text}")

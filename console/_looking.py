@@ -1,0 +1,43 @@
+"""The commands that only look: list and show. They need no app, and change nothing."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+from rich.text import Text
+
+from loopwright.protocol import Entry, Status, decode_record, fold
+
+from . import _plain, _views
+from ._acting import Id
+from ._session import Session, find_invocation, summaries
+from ._shared import OK
+
+
+async def list_invocations(
+    session: Session,
+    status: Annotated[Status | None, typer.Option(help="Only these.", show_default=False)] = None,
+    agent: Annotated[str | None, typer.Option(help="Only this one's.", show_default=False)] = None,
+) -> int:
+    """List invocations, newest first; with --json, one on each line."""
+    async with session.store() as store:
+        found = await summaries(store, status=status, agent=agent)
+    for summary in found:
+        session.out.emit(_plain.of_summary(summary))
+    session.out.say(_views.listing(found) if found else Text("no invocations"))
+    return OK
+
+
+async def show(session: Session, invocation: Id) -> int:
+    """Show one invocation: how it stands, what it did, what it waits for."""
+    async with session.store() as store:
+        stored = await store.load(await find_invocation(store, invocation))
+    entries = [Entry(decode_record(line), line) for line in stored.lines]
+    records = [entry.record for entry in entries]
+    state, summary = fold(entries), stored.summary
+    session.out.show(
+        _plain.of_state(summary, state, records),
+        _views.state(session, summary, state, records),
+    )
+    return OK

@@ -1,0 +1,119 @@
+"""What commands print with `--json`: plain objects, stable names, nothing shortened."""
+
+from __future__ import annotations
+
+from typing import cast
+
+from loopwright.protocol import (
+    ApprovalProposal,
+    EffectEntry,
+    InvocationState,
+    JsonObject,
+    JsonValue,
+    Outcome,
+    Reason,
+    Record,
+    Spent,
+    Summary,
+    dumps,
+    encode_record,
+    loads,
+    to_json,
+)
+
+
+def of_outcome(outcome: Outcome) -> JsonObject:
+    """Say how an invocation came to rest."""
+    effects = outcome.partial.effects if outcome.partial is not None else ()
+    return {
+        "invocation_id": outcome.invocation_id,
+        **of_reason(outcome.reason),
+        "answer": outcome.answer,
+        "output": outcome.output,
+        "question": outcome.question,
+        "cause": outcome.cause,
+        "proposal": of_proposal(outcome.proposal),
+        "effects": of_effects(effects),
+        **of_spent(outcome.spent),
+    }
+
+
+def of_reason(reason: Reason | None) -> JsonObject:
+    """Say why it is at rest, and what that means for the caller."""
+    if reason is None:
+        return {"reason": None, "outcome": None, "resumable": None, "advice": None}
+    return {
+        "reason": str(reason),
+        "outcome": reason.outcome.value,
+        "resumable": reason.resumable,
+        "advice": reason.advice,
+    }
+
+
+def of_spent(spent: Spent) -> JsonObject:
+    """Say what was used."""
+    return {
+        "steps": spent.steps,
+        "tool_calls": spent.tool_calls,
+        "tokens": spent.usage.total,
+        "active_seconds": round(spent.active_seconds, 6),
+    }
+
+
+def of_proposal(proposal: ApprovalProposal | None) -> JsonValue:
+    """Say exactly what would run after a human's yes."""
+    return to_json(proposal).value
+
+
+def of_effects(effects: tuple[EffectEntry, ...]) -> JsonValue:
+    """List the writes that were dispatched, and what is known of each."""
+    return to_json(effects).value
+
+
+def of_summary(summary: Summary) -> JsonObject:
+    """Say what a listing says of an invocation."""
+    head = summary.head
+    return {
+        "invocation_id": summary.invocation_id,
+        "agent": head.agent,
+        "status": head.status,
+        "reason": None if head.reason is None else str(head.reason),
+        "goal": head.goal,
+        "key": head.key,
+        "waits_for": head.detail,
+        "created_at": summary.created_at,
+        "changed_at": head.at,
+        "records": summary.seq,
+        "owner": summary.owner,
+        "owner_alive": summary.owner_alive,
+    }
+
+
+def of_state(summary: Summary, state: InvocationState, records: list[Record]) -> JsonObject:
+    """Say everything the journal says of an invocation."""
+    p, business = state.protocol, state.business
+    return {
+        **of_summary(summary),
+        **of_reason(p.reason),
+        "answer": business.answer,
+        "output": business.output,
+        "question": p.question,
+        "cause": p.cause,
+        "principal": to_json(p.started.principal).value,
+        "metadata": business.metadata,
+        "budget": to_json(p.budget).value,
+        **of_spent(state.spent),
+        "proposal": of_proposal(state.proposal()),
+        "effects": of_effects(tuple(business.effects.values())),
+        "timeline": [of_record(record) for record in records],
+    }
+
+
+def of_record(record: Record) -> JsonObject:
+    """Give a record as it is stored."""
+    return cast("JsonObject", loads(encode_record(record)))
+
+
+def line(value: JsonValue) -> str:
+    """Write a value as one line of JSON."""
+    return dumps(value).decode()

@@ -1,0 +1,136 @@
+"""What a command works with: its settings, its output, and the store or runtime behind them."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Final
+
+from loopwright.actors import Agent, Runtime
+from loopwright.protocol import (
+    ConfigurationError,
+    InvocationId,
+    InvocationNotFoundError,
+    InvocationState,
+    ProposalDigest,
+    Status,
+    Summary,
+)
+from loopwright.stores import SQLiteStore, Store
+
+from ._apps import load_agents
+from ._out import Output
+from ._settings import Settings
+
+SHORT_ID: Final = 8
+"""Characters of an id that are shown; the last ones, for the first ones are the time."""
+SHORT_DIGEST: Final = 12
+_SHORTEST_ID: Final = 4
+_PAGE: Final = 500
+
+
+@dataclass(frozen=True, slots=True)
+class Session:
+    """One command's settings and output."""
+
+    settings: Settings
+    out: Output
+
+    @asynccontextmanager
+    async def store(self) -> AsyncGenerator[Store]:
+        """Open the store, which has to be there.
+
+        Raises:
+            ConfigurationError: If it is not there.
+            StoreError: If it cannot be opened.
+        """
+        path = self.settings.store
+        if not path.exists():
+            msg = f"there is no store {str(path)!r}; `loopwright run` makes it, --store names one"
+            raise ConfigurationError(msg)
+        store = SQLiteStore(path)
+        await store.open()
+        try:
+            yield store
+        finally:
+            await store.close()
+
+    @asynccontextmanager
+    async def runtime(self) -> AsyncGenerator[Runtime]:
+        """Open the store, which has to be there, and enter a runtime of the app's agents.
+
+        Raises:
+            ConfigurationError: If there is no store, or no usable app.
+            StoreError: If the store cannot be opened.
+        """
+        async with self.store():
+            # Opened and closed before the app is loaded: what is no store changes nothing.
+            pass
+        async with self.runtime_of(load_agents(self.settings)) as runtime:
+            yield runtime
+
+    @asynccontextmanager
+    async def runtime_of(self, agents: list[Agent]) -> AsyncGenerator[Runtime]:
+        """Enter a runtime of these agents, on a store that is made if it is not there."""
+        async with Runtime(agents, store=SQLiteStore(self.settings.store)) as runtime:
+            yield runtime
+
+    def command(self, *words: str) -> str:
+        """Write a command that can be copied, with the options that lead to this store."""
+        return f"loopwright {shlex.join([words[0], *self.settings.given, *words[1:]])}"
+
+
+async def summaries(
+    store: Store, *, status: Status | None = None, agent: str | None = None
+) -> list[Summary]:
+    """List all invocations of a store, newest first.
+
+    Raises:
+        StoreError: If it cannot be read.
+    """
+    found: list[Summary] = []
+    while True:
+        last = found[-1].invocation_id if found else None
+        page = await store.invocations(status=status, agent=agent, limit=_PAGE, before=last)
+        found += page
+        if len(page) < _PAGE:
+            return found
+
+
+async def find_invocation(store: Store, text: str) -> InvocationId:
+    """Find the one invocation whose id begins or ends like this.
+
+    Raises:
+        InvocationNotFoundError: If there is none.
+        ConfigurationError: If there are several, or the text is too short to say.
+        StoreError: If the store cannot be read.
+    """
+    if len(text) < _SHORTEST_ID:
+        msg = f"{text!r} is too short for an id; give {_SHORTEST_ID} characters or more of it"
+        raise ConfigurationError(msg)
+    ids = [summary.invocation_id for summary in await summaries(store)]
+    found = [known for known in ids if known.startswith(text) or known.endswith(text)]
+    if not found:
+        msg = f"no invocation has an id like {text!r}; `loopwright list` shows all of them"
+        raise InvocationNotFoundError(msg)
+    if len(found) > 1:
+        msg = f"{len(found)} invocations have an id like {text!r}; give more of it"
+        raise ConfigurationError(msg)
+    return found[0]
+
+
+def short(invocation_id: str) -> str:
+    """Abbreviate an id for people."""
+    return invocation_id[-SHORT_ID:]
+
+
+def find_digest(state: InvocationState, text: str) -> str:
+    """Complete an abbreviated digest; one that fits nothing stays as it is, to be refused."""
+    proposal = state.proposal()
+    known: set[ProposalDigest] = set(state.protocol.decided)
+    if proposal is not None:
+        known.add(proposal.digest)
+    found = [digest for digest in known if digest.startswith(text)]
+    return found[0] if len(text) >= SHORT_DIGEST and len(found) == 1 else text
