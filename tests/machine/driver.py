@@ -117,13 +117,17 @@ class Driver:
         """Make held commits durable, oldest first: all of them, or this many."""
         done = 0
         while self.pending and (count is None or done < count):
-            append = self.pending.pop(0)
-            entries = [Entry(decode_record(line), line) for line in append.lines]
-            self.journal += entries
-            self.commits.append(tuple(entry.record.kind for entry in entries))
-            self.tell(Committed(append.last_seq))
+            self.tell(Committed(self.store()))
             done += 1
         return self
+
+    def store(self) -> int:
+        """Make the oldest held commit durable, not saying so yet; return its last seq."""
+        append = self.pending.pop(0)
+        entries = [Entry(decode_record(line), line) for line in append.lines]
+        self.journal += entries
+        self.commits.append(tuple(entry.record.kind for entry in entries))
+        return append.last_seq
 
     def lose(self, *, fenced: bool = False) -> Self:
         """Let the oldest held commit fail, and with it every later one."""

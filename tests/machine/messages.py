@@ -27,8 +27,10 @@ from loopwright.protocol import (
     Observed,
     Output,
     ProposalDigest,
+    Proposed,
     Recover,
     ResultStatus,
+    ServiceFailed,
     Stalled,
     Start,
     Tick,
@@ -67,33 +69,46 @@ def stale() -> list[Said]:
     return [(0.0, reply) for reply in replies]
 
 
-def replies(driver: Driver) -> list[Said]:
-    """Make every reply to what was said last, good and bad; some may be late by now."""
-    made: list[Input] = []
-    for output in _last_of_each(driver):
-        match output:
-            case Decide(turn=turn):
-                tools = calls("read_a", "pay", "read_b", "mail")
-                for decision in (tools, calls("read"), calls("transfer"), calls("read", "lost")):
-                    made.append(Decided(turn, decision, Usage(10, 1)))
-                made += [
-                    Decided(turn, Clarification("which one?"), Usage(10, 1)),
-                    Decided(turn, Final("done"), Usage(10, 1)),
-                    Decided(turn, Malformed("no JSON", "{"), Usage(10, 1)),
-                    DecideFailed(turn, "the provider is down"),
-                ]
-            case Validate(turn=turn):
-                made += [Validated(turn, judge(output)), Validated(turn, Faulty("two finals"))]
-            case Assess(turn=turn):
-                made += [Assessed(turn), Assessed(turn, STALLED)]
-            case Observe(turn=turn):
-                made += [Observed(turn), Observed(turn, STALLED)]
-            case _:
-                pass
+def awaited(driver: Driver) -> list[Said]:
+    """Make the replies that are most likely waited for: to the last question, and from tools."""
+    asked = [o for o in driver.said if isinstance(o, Decide | Validate | Assess | Observe)]
+    made = _replies_to(asked[-1]) if asked and not driver.running else []
     for execute in driver.running.values():
         for result in (ok(execute), failed(execute)):
             made.append(Executed(execute.turn, execute.attempt_id, result))
     return [(0.0, reply) for reply in made]
+
+
+def replies(driver: Driver) -> list[Said]:
+    """Make every reply to what was said last of each kind; most are late by now."""
+    last = {type(output): output for output in driver.said}
+    made = [(0.0, reply) for output in last.values() for reply in _replies_to(output)]
+    return [*made, *awaited(driver)]
+
+
+def _replies_to(output: Output) -> list[Input]:
+    match output:
+        case Decide(turn=turn):
+            usage = Usage(10, 1)
+            decisions: list[Proposed] = [
+                calls("read_a", "pay", "read_b", "mail"),
+                calls("transfer_a", "mail", "transfer_b"),
+                calls("read_a", "read_b"),
+                calls("read", "lost"),
+                Clarification("which one?"),
+                Final("done"),
+                Malformed("no JSON", "{"),
+            ]
+            decided = [Decided(turn, decision, usage) for decision in decisions]
+            return [*decided, DecideFailed(turn, "the provider is down")]
+        case Validate(turn=turn):
+            return [Validated(turn, judge(output)), Validated(turn, Faulty("two finals"))]
+        case Assess(turn=turn):
+            return [Assessed(turn), Assessed(turn, STALLED)]
+        case Observe(turn=turn):
+            return [Observed(turn), Observed(turn, STALLED)]
+        case _:
+            return []
 
 
 def store(driver: Driver) -> list[Said]:
@@ -131,6 +146,7 @@ def runtime(driver: Driver) -> list[Said]:
     return [
         (0.0, Start(started(driver.budget))),
         (0.0, Recover()),
+        (0.0, ServiceFailed("Decider", "KeyError: 'x'")),
         *((seconds, Tick()) for seconds in PASSING),
     ]
 
@@ -138,10 +154,3 @@ def runtime(driver: Driver) -> list[Said]:
 def everything(driver: Driver) -> list[Said]:
     """Make all of it."""
     return [*replies(driver), *store(driver), *stale(), *people(driver), *runtime(driver)]
-
-
-def _last_of_each(driver: Driver) -> list[Output]:
-    last: dict[type[Output], Output] = {}
-    for output in driver.said:
-        last[type(output)] = output
-    return list(last.values())

@@ -8,7 +8,6 @@ from typing import cast
 
 from loopwright.actors._machine import Machine
 
-_Hash = type(hashlib.sha256())
 _SCRATCH = {"_out", "trail", "_now", "_allowed"}
 """What only means something while one message is handled."""
 
@@ -25,7 +24,7 @@ def plain(value: object) -> object:
         return {plain(key): plain(item) for key, item in mapping.items()}
     if isinstance(value, list | tuple):
         return [plain(item) for item in cast("list[object]", value)]
-    if isinstance(value, _Hash):
+    if isinstance(value, hashlib.blake2b):
         return value.hexdigest()
     if type(value).__module__.startswith("loopwright.") and (slots := _slots(value)):
         return {name: plain(getattr(value, name)) for name in slots}

@@ -112,7 +112,7 @@ def test_running_time_goes_on_after_a_restart_and_does_not_count_downtime() -> N
     run = run.reload()
     run.time = 1_000
     run.recover()
-    assert run.machine.wake_at == pytest.approx(1_003)
+    assert run.machine.wake_at == 1_003
     assert run.later(3).state is RunState.CANCELLING
 
 
@@ -123,7 +123,7 @@ def test_waiting_for_people_costs_no_running_time() -> None:
     run.decide(Clarification("which?")).judged()
     run.time = 5_000
     run.reply()
-    assert run.machine.wake_at == pytest.approx(5_006)
+    assert run.machine.wake_at == 5_006
 
 
 def test_the_deadline_counts_everything() -> None:
@@ -184,7 +184,7 @@ def test_a_grant_arms_the_soft_stop_again() -> None:
 
     run = run.reload().grant(Budget(max_steps=5))
     assert run.machine.folded.protocol.budget.max_steps == 10
-    told = []
+    told: list[bool] = []
     for _ in range(4):
         told.append(run.last(Decide).notice is not None)
         run.turn("read")

@@ -19,6 +19,7 @@ from loopwright.protocol import (
     ProtocolViolation,
     Recover,
     RunState,
+    ServiceFailed,
     Start,
     Tick,
 )
@@ -29,7 +30,7 @@ from machine.snapshot import snapshot
 
 INPUTS: tuple[type[Input], ...] = get_args(Input)
 FROM_PEOPLE = (Cancel, AnswerApproval, Answer, Grant)
-FROM_THE_RUNTIME = (Start, Recover, Tick)
+FROM_THE_RUNTIME = (Start, Recover, Tick, ServiceFailed)
 PASSED_THROUGH = (RunState.PREPARE_CONTEXT, RunState.OBSERVE)
 
 
@@ -77,7 +78,7 @@ def test_a_message_is_handled_as_the_table_says_or_changes_nothing(
             assert driver.edges <= table_edges()
             verdicts.add(verdict)
 
-    if kind is Tick and place.state.at_rest:
+    if kind in (Tick, ServiceFailed) and place.state.at_rest:
         assert verdicts == {"late"}
     elif kind not in (*FROM_PEOPLE, *FROM_THE_RUNTIME):
         assert ("handled" in verdicts) == (kind in place.awaits)

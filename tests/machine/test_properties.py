@@ -1,0 +1,119 @@
+"""Whatever is said in whatever order, over any number of processes; `Watched` says what holds."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from random import Random
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from loopwright.policy import Policy
+from loopwright.protocol import (
+    Answer,
+    AnswerApproval,
+    Budget,
+    Cancel,
+    Committed,
+    Grant,
+    Input,
+    Recover,
+    RunState,
+    Start,
+)
+from machine.driver import Driver
+from machine.messages import awaited, everything, replies
+from machine.places import DEADLINE_IN
+from machine.samples import started
+from machine.watched import Watched
+
+BUDGETS = st.builds(
+    Budget,
+    max_steps=st.sampled_from([6, 9, 2, 0]),
+    max_tool_calls=st.sampled_from([20, 9, 4, 0]),
+    max_tokens=st.sampled_from([None, 30]),
+    max_active_seconds=st.sampled_from([None, 70.0]),
+    deadline=st.sampled_from([None, datetime.fromtimestamp(1_000 + DEADLINE_IN, UTC)]),
+)
+POLICIES = st.builds(
+    Policy,
+    approval_grace=st.sampled_from([0.0, 60.0]),
+    max_repairs=st.integers(0, 2),
+    max_faulty_turns=st.sampled_from([3, 9, 0]),
+)
+
+
+def step(watched: Watched, random: Random) -> None:
+    """Let one thing happen: mostly what is waited for, now and then anything at all."""
+    run, chance = watched.run, random.random()
+    expected = awaited(run)
+    if chance < 0.02:
+        watched.crash()
+    elif chance < 0.12:
+        after, message = random.choice(everything(run))
+        if not isinstance(message, Committed):
+            watched.say(message, after)
+    elif run.state is RunState.CREATED and not run.pending:
+        watched.say(Recover())
+    elif run.pending and chance < 0.6:
+        watched.store()
+    elif (proposal := run.machine.folded.proposal()) is not None and chance < 0.8:
+        calls = (random.choice(proposal.asks).call_id,)
+        watched.say(AnswerApproval(proposal.digest, chance < 0.75, "ann", calls))
+    elif run.state.at_rest:
+        go_on: list[Input] = [Answer("that one", "ann"), Grant(Budget(max_steps=2), "ann")]
+        watched.say(random.choice(go_on))
+    elif expected:
+        # What leads on comes first in these lists, and is said more often.
+        after, message = expected[int(random.random() ** 3 * len(expected))]
+        watched.say(message, after)
+
+
+def settle(watched: Watched) -> None:
+    """Bring it to rest: recover it if the store was lost, cancel it, and let all report."""
+    if watched.run.state.at_rest and watched.run.machine.folded.protocol.reason is None:
+        watched.crash()
+    run = watched.run
+    if run.state is RunState.CREATED and not run.pending:
+        watched.say(Recover() if run.journal else Start(started(run.budget)))
+    watched.say(Cancel("", "ann"))
+    while run.pending or not run.state.at_rest:
+        if run.pending:
+            watched.store()
+            continue
+        for _, message in replies(run):
+            watched.say(message)
+
+
+@settings(max_examples=400, deadline=None, derandomize=True)
+@given(BUDGETS, POLICIES, st.integers(0, 150), st.integers(0, 2**32))
+def test_no_order_of_messages_breaks_the_machine(
+    budget: Budget, policy: Policy, steps: int, seed: int
+) -> None:
+    """It only ever raises `ProtocolError`, and ends with one result a call and one end.
+
+    The messages come from a seed: choices of Hypothesis would rarely lead far enough.
+    """
+    watched, random = Watched(Driver(budget, policy)), Random(seed)
+    watched.say(Start(started(budget)))
+    for _ in range(steps):
+        step(watched, random)
+    settle(watched)
+    assert watched.run.state.at_rest
+    assert watched.run.machine.folded.protocol.status == "ended"
+
+
+@settings(max_examples=100, deadline=None, derandomize=True)
+@given(st.permutations(["read_a", "read_b", "read_c", "read_d"]), st.integers(0, 4))
+def test_the_order_of_arrival_never_shows(order: list[str], crash_after: int) -> None:
+    """The committed turn is the same whichever call returns first, crash or no crash."""
+    run = Driver().start().propose("read_a", "read_b", "read_c", "read_d")
+    for index, call_id in enumerate(order):
+        if index == crash_after:
+            run = run.later(0.01).reload().recover().judged()
+        if call_id in run.running:
+            run.done(call_id)
+    for call_id in list(run.running):
+        run.done(call_id)
+    assert [r.call_id for r in run.turns[0].results] == ["read_a", "read_b", "read_c", "read_d"]
+    assert run.turns[0].tool_calls == 4
