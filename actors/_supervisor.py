@@ -39,6 +39,7 @@ from loopwright.protocol import (
 
 from ._clock import Clock, Timer
 from ._machine import Machine
+from ._service import answer
 from ._trace import RunObserver, notify, of_input, of_output, transition
 from .kernel import Actor, ActorRef, Request
 
@@ -162,8 +163,7 @@ class Supervisor(Actor):
     def _wake(self) -> None:
         """The timer is not moved for every message: it may fire early, and is set anew then."""
         self._timer = None
-        if self.actor_ref.is_alive():
-            self.actor_ref.tell(Tick())
+        answer(self.actor_ref, Tick())
 
     # ------------------------------------------------------------ durability of commands
     async def _durable(self, seq: int) -> None:

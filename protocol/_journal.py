@@ -7,7 +7,7 @@ questions about heads.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal, TypeAlias
+from typing import Literal, NamedTuple, TypeAlias
 
 from ._ids import InvocationId
 from ._reasons import Reason
@@ -16,8 +16,7 @@ from ._records import Record
 Status: TypeAlias = Literal["running", "suspended", "ended"]
 
 
-@dataclass(frozen=True, slots=True)
-class Entry:
+class Entry(NamedTuple):
     """A record and its one encoding, which is stored, kept as history, and never made again."""
 
     record: Record
@@ -40,8 +39,7 @@ class Head:
     """The question or the proposal digest somebody has to answer."""
 
 
-@dataclass(frozen=True, slots=True)
-class Append:
+class Append(NamedTuple):
     """Records of one invocation that are stored together or not at all.
 
     The append with `first_seq` 1 creates the invocation, owned by `worker` under `fence` 1.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal, TypeAlias
+from typing import Literal, NamedTuple, TypeAlias
 
 from ._budget import NO_USAGE, Budget, Usage
 from ._history import History
@@ -60,8 +60,7 @@ class Partial:
     """Every write that was dispatched, and what is known of it."""
 
 
-@dataclass(frozen=True, slots=True)
-class Spent:
+class Spent(NamedTuple):
     """What an invocation has used so far."""
 
     steps: int = 0

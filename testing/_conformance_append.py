@@ -94,7 +94,7 @@ class AppendRules(StoreCase):
         assert kinds(await store.append([append("a", 2, b"old owner")])) == [FencedError]
 
     async def test_a_creation_starts_under_fence_1(self, store: Store) -> None:
-        assert kinds(await store.append([replace(created("a"), fence=2)])) == [FencedError]
+        assert kinds(await store.append([created("a")._replace(fence=2)])) == [FencedError]
         with pytest.raises(InvocationNotFoundError):
             await store.load(InvocationId("a"))
 
