@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from ._agent import Agent as Agent
 from ._clock import Clock as Clock
 from ._clock import Instant as Instant
@@ -14,7 +16,6 @@ from ._machine import Machine as Machine
 from ._run import Run as Run
 from ._runtime import Runtime as Runtime
 from ._supervisor import Supervisor as Supervisor
-from ._sync import SyncRuntime as SyncRuntime
 from ._tool import Tool as Tool
 from ._tool import ToolContext as ToolContext
 from ._tool import ToolFailure as ToolFailure
@@ -23,3 +24,16 @@ from ._trace import RunObserver as RunObserver
 from ._trace import TraceEvent as TraceEvent
 from ._tracker import ProgressTracker as ProgressTracker
 from ._validator import Validator as Validator
+
+if TYPE_CHECKING:
+    from ._sync import SyncRuntime as SyncRuntime
+
+
+def __getattr__(name: str) -> object:
+    """Import the runtime for services without a loop, and its threads, where it is first used."""
+    if name == "SyncRuntime":
+        from ._sync import SyncRuntime
+
+        return SyncRuntime
+    msg = f"module {__name__!r} has no attribute {name!r}"
+    raise AttributeError(msg)

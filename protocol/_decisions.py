@@ -118,7 +118,8 @@ Proposed: TypeAlias = Annotated[Decision | Malformed, Field(discriminator="kind"
 """What is stored of a model's reply: a decision, or the fault that came in its place."""
 
 _adapter: TypeAdapter[Decision] = TypeAdapter(
-    Annotated[Decision, Field(discriminator="kind")], config=ConfigDict(extra="forbid")
+    Annotated[Decision, Field(discriminator="kind")],
+    config=ConfigDict(extra="forbid", defer_build=True),
 )
 
 

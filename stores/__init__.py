@@ -2,8 +2,22 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from ._memory import MemoryStore as MemoryStore
 from ._protocol import AppendResult as AppendResult
 from ._protocol import AppendsNow as AppendsNow
 from ._protocol import Store as Store
-from ._sqlite import SQLiteStore as SQLiteStore
+
+if TYPE_CHECKING:
+    from ._sqlite import SQLiteStore as SQLiteStore
+
+
+def __getattr__(name: str) -> object:
+    """Import the SQLite store, and sqlite3 with it, where it is first used."""
+    if name == "SQLiteStore":
+        from ._sqlite import SQLiteStore
+
+        return SQLiteStore
+    msg = f"module {__name__!r} has no attribute {name!r}"
+    raise AttributeError(msg)

@@ -1,32 +1,88 @@
-"""loopwright: one agent invocation as a bounded, durable protocol between actors."""
+"""loopwright: one agent invocation as a bounded, durable protocol between actors.
+
+The names below are imported when they are first used, so that a program that only wants the
+command line, or one part, does not pay for all of it.
+"""
 
 from __future__ import annotations
 
-from loopwright.actors import Agent as Agent
-from loopwright.actors import Run as Run
-from loopwright.actors import Runtime as Runtime
-from loopwright.actors import SyncRuntime as SyncRuntime
-from loopwright.actors import ToolContext as ToolContext
-from loopwright.actors import ToolFailure as ToolFailure
-from loopwright.actors import tool as tool
-from loopwright.policy import Policy as Policy
-from loopwright.policy import Progress as Progress
-from loopwright.protocol import Budget as Budget
-from loopwright.protocol import CannotContinue as CannotContinue
-from loopwright.protocol import Clarification as Clarification
-from loopwright.protocol import ConfigurationError as ConfigurationError
-from loopwright.protocol import Final as Final
-from loopwright.protocol import LoopwrightError as LoopwrightError
-from loopwright.protocol import Model as Model
-from loopwright.protocol import ModelReply as ModelReply
-from loopwright.protocol import ModelRequest as ModelRequest
-from loopwright.protocol import Outcome as Outcome
-from loopwright.protocol import Overloaded as Overloaded
-from loopwright.protocol import Principal as Principal
-from loopwright.protocol import Reason as Reason
-from loopwright.protocol import RequestApproval as RequestApproval
-from loopwright.protocol import ToolCall as ToolCall
-from loopwright.protocol import ToolCalls as ToolCalls
-from loopwright.protocol import Usage as Usage
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from loopwright.actors import Agent as Agent
+    from loopwright.actors import Run as Run
+    from loopwright.actors import Runtime as Runtime
+    from loopwright.actors import SyncRuntime as SyncRuntime
+    from loopwright.actors import ToolContext as ToolContext
+    from loopwright.actors import ToolFailure as ToolFailure
+    from loopwright.actors import tool as tool
+    from loopwright.policy import Policy as Policy
+    from loopwright.policy import Progress as Progress
+    from loopwright.protocol import Budget as Budget
+    from loopwright.protocol import CannotContinue as CannotContinue
+    from loopwright.protocol import Clarification as Clarification
+    from loopwright.protocol import ConfigurationError as ConfigurationError
+    from loopwright.protocol import Final as Final
+    from loopwright.protocol import LoopwrightError as LoopwrightError
+    from loopwright.protocol import Model as Model
+    from loopwright.protocol import ModelReply as ModelReply
+    from loopwright.protocol import ModelRequest as ModelRequest
+    from loopwright.protocol import Outcome as Outcome
+    from loopwright.protocol import Overloaded as Overloaded
+    from loopwright.protocol import Principal as Principal
+    from loopwright.protocol import Reason as Reason
+    from loopwright.protocol import RequestApproval as RequestApproval
+    from loopwright.protocol import ToolCall as ToolCall
+    from loopwright.protocol import ToolCalls as ToolCalls
+    from loopwright.protocol import Usage as Usage
 
 __version__ = "0.1.0"
+
+__all__ = [
+    "Agent",
+    "Budget",
+    "CannotContinue",
+    "Clarification",
+    "ConfigurationError",
+    "Final",
+    "LoopwrightError",
+    "Model",
+    "ModelReply",
+    "ModelRequest",
+    "Outcome",
+    "Overloaded",
+    "Policy",
+    "Principal",
+    "Progress",
+    "Reason",
+    "RequestApproval",
+    "Run",
+    "Runtime",
+    "SyncRuntime",
+    "ToolCall",
+    "ToolCalls",
+    "ToolContext",
+    "ToolFailure",
+    "Usage",
+    "tool",
+]
+
+_FROM_ACTORS = {"Agent", "Run", "Runtime", "SyncRuntime", "ToolContext", "ToolFailure", "tool"}
+_FROM_POLICY = {"Policy", "Progress"}
+
+
+def __getattr__(name: str) -> object:
+    """Import a public name on its first use."""
+    if name not in __all__:
+        msg = f"module 'loopwright' has no attribute {name!r}"
+        raise AttributeError(msg)
+    home = "actors" if name in _FROM_ACTORS else "policy" if name in _FROM_POLICY else "protocol"
+    value: object = getattr(import_module(f"loopwright.{home}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    """List the public names, imported or not."""
+    return [*__all__, "__version__"]
