@@ -12,6 +12,7 @@ import typer
 from loopwright.actors import Run, Runtime
 from loopwright.protocol import (
     Budget,
+    ConfigurationError,
     Ending,
     InvocationId,
     Outcome,
@@ -20,7 +21,6 @@ from loopwright.protocol import (
 )
 
 from . import _plain, _views
-from ._apps import load_agents
 from ._session import Session, find_digest, find_invocation, summaries
 from ._shared import OK, UNSUCCESSFUL
 from ._watch import Lines, follow
@@ -51,8 +51,8 @@ Watch = Annotated[
     bool | None,
     typer.Option(
         "--watch/--no-watch",
-        help="Show each step; with --json, each record as a line.",
-        show_default="on, with --json off",
+        help="Show each step; the default, but not with --json.",
+        show_default=False,
     ),
 ]
 Limit = Annotated[int | None, typer.Option(min=0, show_default=False)]
@@ -61,8 +61,10 @@ Seconds = Annotated[float | None, typer.Option(min=0, show_default=False)]
 
 async def run(
     session: Session,
-    agent: Annotated[str, typer.Argument(help="The name of an agent.", show_default=False)],
-    goal: Annotated[str, typer.Argument(help="What is to be done.", show_default=False)],
+    agent: Annotated[str, typer.Argument(metavar="AGENT", help="Its name.", show_default=False)],
+    goal: Annotated[
+        str, typer.Argument(metavar="GOAL", help="What is to be done.", show_default=False)
+    ],
     key: Annotated[
         str | None, typer.Option(help="The same agent and key is the same invocation.")
     ] = None,
@@ -73,10 +75,12 @@ async def run(
     max_seconds: Seconds = None,
     watch: Watch = None,
 ) -> int:
-    """Start an invocation and show it until it is at rest; Ctrl-C cancels it."""
-    agents = load_agents(session.settings, wanted=agent)
-    (chosen,) = (known for known in agents if known.name == agent)
-    own = chosen.budget
+    """Start an invocation and show its steps; Ctrl-C cancels it."""
+    if not goal.strip():
+        # The runtime would say the same, but only once its store is there.
+        raise ConfigurationError("the goal is blank; say what is to be done")
+    agents = await session.agents(agent)
+    own = next(known.budget for known in agents if known.name == agent)
     budget = dataclasses.replace(
         own,
         max_steps=own.max_steps if max_steps is None else max_steps,
@@ -110,7 +114,7 @@ async def approve(
     call: Calls = None,
     watch: Watch = None,
 ) -> int:
-    """Say yes to exactly what a proposal shows, and let the invocation go on here."""
+    """Say yes to exactly what a proposal shows; it goes on here."""
     async with session.runtime() as runtime:
         identity = await find_invocation(runtime.store, invocation)
         state = await runtime.state(identity)
@@ -128,7 +132,7 @@ async def deny(
     call: Calls = None,
     watch: Watch = None,
 ) -> int:
-    """Say no to a proposal; the invocation goes on here, and its model is told."""
+    """Say no to a proposal; it goes on here, and its model is told."""
     async with session.runtime() as runtime:
         identity = await find_invocation(runtime.store, invocation)
         state = await runtime.state(identity)
@@ -140,11 +144,11 @@ async def deny(
 async def answer(
     session: Session,
     invocation: Id,
-    text: Annotated[str, typer.Argument(help="The answer.", show_default=False)],
+    text: Annotated[str, typer.Argument(metavar="TEXT", help="The answer.", show_default=False)],
     by: By,
     watch: Watch = None,
 ) -> int:
-    """Answer the question an invocation waits with, and let it go on here."""
+    """Answer the question an invocation waits with; it goes on here."""
     async with session.runtime() as runtime:
         identity = await find_invocation(runtime.store, invocation)
         seen = (await runtime.state(identity)).protocol.seq
@@ -176,7 +180,7 @@ async def resume(
     by: Annotated[str, typer.Option("--by", metavar="NAME", help="Who grants.")] = "cli",
     watch: Watch = None,
 ) -> int:
-    """Let a failed or abandoned invocation go on, with more budget if it is granted."""
+    """Let a failed or abandoned invocation go on, also with more budget."""
     # Every limit is named, for a Budget without max_steps has some.
     grant = Budget(
         max_steps=grant_steps,
@@ -192,7 +196,7 @@ async def resume(
 
 
 async def recover(session: Session, watch: Watch = None) -> int:
-    """Take over every running invocation whose worker is gone, and run it to its rest."""
+    """Take over every running invocation whose worker is gone."""
     async with session.runtime() as runtime:
         seen = await _seen(runtime)
         codes = [

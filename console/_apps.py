@@ -12,7 +12,7 @@ from typing import Any, cast
 from loopwright.actors import Agent
 from loopwright.examples.refund_desk import NAME, make_agent
 from loopwright.examples.refund_desk.shop import ShopFileError, build
-from loopwright.protocol import ConfigurationError, LoopwrightError, bounded
+from loopwright.protocol import ConfigurationError, LoopwrightError, Model, bounded
 
 from ._settings import Settings
 
@@ -66,18 +66,24 @@ def make_shop(path: Path) -> None:
 
 
 def _desk(settings: Settings) -> Agent:
-    model = None
-    if settings.model is not None:
-        model = _attribute(settings.model, settings.folder)
-        # A class or a factory stands for what it makes.
-        if isinstance(model, type) or not hasattr(model, "decide"):
-            model = _called(settings.model, model)
+    model = None if settings.model is None else _model(settings.model, settings.folder)
     path = shop_path(settings.store)
     try:
         make_shop(path)
         return make_agent(path, model)
     except ShopFileError as error:
         raise ConfigurationError(str(error)) from None
+
+
+def _model(reference: str, folder: Path) -> Model:
+    model = _attribute(reference, folder)
+    # A class or a function stands for what it makes.
+    if isinstance(model, type) or not hasattr(model, "decide"):
+        model = _called(reference, model)
+    if not hasattr(model, "decide"):
+        msg = f"{reference!r} is no model, for it has no `async def decide`; name another one"
+        raise ConfigurationError(msg)
+    return cast("Model", model)
 
 
 def _check(wanted: str | None, names: list[str]) -> None:

@@ -40,12 +40,12 @@ def demo(
     fast: Annotated[bool, typer.Option("--fast", help="No pauses for reading.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Tell the whole story: a shop, a killed worker, a recovery, two humans, a reckoning."""
+    """Tell the whole story in one go: work, a kill -9, two humans."""
     out = Output(as_json=as_json)
     pause = 0.0 if fast or as_json or not sys.stdout.isatty() else _PAUSE
     if folder is not None:
         _make(folder)
-        code = anyio.run(_play, Story(folder), out, pause)
+        code = anyio.run(_play, Story(folder.resolve()), out, pause)
         out.say(Text(f"look around: loopwright list --store {folder / 'loopwright.db'}", "dim"))
     else:
         with tempfile.TemporaryDirectory(prefix="loopwright-demo-") as made:

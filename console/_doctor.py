@@ -37,7 +37,7 @@ class Check(NamedTuple):
 
 
 async def doctor(session: Session) -> int:
-    """Check the installation, the folder, the store and the app; makes none of them."""
+    """Check installation, folder, store and app, and change nothing."""
     checks = [
         await _look("python", asyncio.to_thread(_python)),
         await _look("loopwright", asyncio.to_thread(_packages)),

@@ -20,7 +20,7 @@ async def list_invocations(
     status: Annotated[Status | None, typer.Option(help="Only these.", show_default=False)] = None,
     agent: Annotated[str | None, typer.Option(help="Only this one's.", show_default=False)] = None,
 ) -> int:
-    """List invocations, newest first; with --json, one on each line."""
+    """List invocations, newest first."""
     async with session.store() as store:
         found = await summaries(store, status=status, agent=agent)
     for summary in found:
@@ -30,7 +30,7 @@ async def list_invocations(
 
 
 async def show(session: Session, invocation: Id) -> int:
-    """Show one invocation: how it stands, what it did, what it waits for."""
+    """Show one invocation: how it stands, what it did."""
     async with session.store() as store:
         stored = await store.load(await find_invocation(store, invocation))
     entries = [Entry(decode_record(line), line) for line in stored.lines]

@@ -20,8 +20,7 @@ from ._shared import REFUSED, add
 _INTERRUPTED = 130
 _HELP = """Run agents as bounded, durable invocations, and look after them.
 
-Exit codes: 0 done, or waiting for somebody; 1 the invocation ended failed or cancelled; 2 the
-request was refused, and nothing has changed.
+Exit codes: 0 done or waiting for somebody, 1 ended failed or cancelled, 2 refused.
 """
 
 

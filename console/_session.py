@@ -66,10 +66,30 @@ class Session:
             StoreError: If the store cannot be opened.
         """
         async with self.store():
-            # Opened and closed before the app is loaded: what is no store changes nothing.
-            pass
-        async with self.runtime_of(load_agents(self.settings)) as runtime:
+            # Before an app is loaded, or a shop made: what is no store changes nothing.
+            agents = load_agents(self.settings)
+        async with self.runtime_of(agents) as runtime:
             yield runtime
+
+    async def agents(self, wanted: str) -> list[Agent]:
+        """Load the app of a store that may not be there yet.
+
+        Raises:
+            ConfigurationError: If there is no folder for the store, no usable app, or no such
+                agent; nothing is made then.
+            StoreError: If the store is there, and cannot be opened.
+        """
+        if self._has_store():
+            async with self.store():
+                return load_agents(self.settings, wanted)
+        return load_agents(self.settings, wanted)
+
+    def _has_store(self) -> bool:
+        path = self.settings.store
+        if not path.parent.is_dir():
+            msg = f"there is no folder {str(path.parent)!r} for the store; make it first"
+            raise ConfigurationError(msg)
+        return path.exists()
 
     @asynccontextmanager
     async def runtime_of(self, agents: list[Agent]) -> AsyncGenerator[Runtime]:

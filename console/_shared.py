@@ -30,8 +30,8 @@ _App = Annotated[
         "--app",
         envvar="LOOPWRIGHT_APP",
         metavar="MODULE:ATTRIBUTE",
-        help="An agent, a list of them, or a function that returns them.",
-        show_default="the built-in refund desk",
+        help="An agent, a list of agents, or a function that returns them.",
+        show_default=False,
     ),
 ]
 _Store = Annotated[
@@ -40,8 +40,8 @@ _Store = Annotated[
         "--store",
         envvar="LOOPWRIGHT_STORE",
         metavar="FILE",
-        help="Where invocations are kept.",
-        show_default="loopwright.db",
+        help="Where invocations are kept, by default loopwright.db.",
+        show_default=False,
     ),
 ]
 _Config = Annotated[
@@ -49,8 +49,8 @@ _Config = Annotated[
     typer.Option(
         "--config",
         metavar="FILE",
-        help="Says app and store instead of options.",
-        show_default="loopwright.toml, if it is there",
+        help="Says app and store, by default loopwright.toml.",
+        show_default=False,
     ),
 ]
 _Model = Annotated[

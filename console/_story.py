@@ -78,7 +78,6 @@ class Decided:
     proposal: ApprovalProposal
     approved: bool
     by: str
-    exit_code: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,16 +169,20 @@ class Story:
         return outcomes
 
     async def decide(self, outcomes: Sequence[tuple[str, Outcome]]) -> list[Decided]:
-        """Answer the first proposal with yes and the others with no, each in another process."""
+        """Answer the first proposal with yes and the others with no, each in another process.
+
+        Raises:
+            DemoError: If such a process fails.
+        """
         waiting = [(name, done, done.proposal) for name, done in outcomes if done.proposal]
         decided: list[Decided] = []
         for number, (name, done, proposal) in enumerate(waiting):
             words = ["approve"] if number == 0 else ["deny", "--reason", "no photo of the damage"]
             by = "ana" if number == 0 else "ben"
-            code = await self._loopwright(
+            await self._loopwright(
                 *words, done.invocation_id, proposal.digest, "--by", by, "--json"
             )
-            decided.append(Decided(name, proposal, number == 0, by, code))
+            decided.append(Decided(name, proposal, number == 0, by))
         self._decisions = {one.request_id: one for one in decided}
         return decided
 
@@ -248,9 +251,10 @@ class Story:
     def _payout(self, effect: EffectKey) -> Payout | None:
         return next((paid for paid in self._ledger() if paid.effect_key == effect), None)
 
-    async def _loopwright(self, *words: str) -> int:
+    async def _loopwright(self, *words: str) -> None:
         # Neither the user's configuration nor their environment is the demo's.
         clean = {name: text for name, text in os.environ.items() if "LOOPWRIGHT_" not in name}
         command = [sys.executable, "-m", "loopwright", *words, "--store", str(self.store)]
         done = await anyio.run_process(command, check=False, cwd=self._folder, env=clean)
-        return done.returncode
+        if done.returncode != 0:
+            raise DemoError(f"`loopwright {words[0]}` failed: {done.stderr.decode().strip()}")
