@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -166,10 +166,11 @@ class Supervisor(Actor):
         answer(self.actor_ref, Tick())
 
     # ------------------------------------------------------------ durability of commands
-    async def _durable(self, seq: int) -> None:
+    def _durable(self, seq: int) -> Coroutine[Any, Any, None]:
+        """Wait until `seq` is durable; it counts from now, a fast store may be done at once."""
         done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._unsettled.append((seq, done))
-        await done
+        return _until(done)
 
     def _settle(self, seq: int) -> None:
         if not self._unsettled:
@@ -199,3 +200,7 @@ class Supervisor(Actor):
             went = of_output(invocation_id, self._machine.turn, output)
             if went is not None:
                 notify(self._observers, went)
+
+
+async def _until(done: asyncio.Future[None]) -> None:
+    await done
