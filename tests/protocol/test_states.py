@@ -1,0 +1,115 @@
+"""The tables: closed, connected, and as the two rules in `_states` say."""
+
+from __future__ import annotations
+
+from typing import get_args
+
+import pytest
+
+from loopwright.protocol import (
+    CALL_TABLE,
+    TABLE,
+    Answer,
+    AnswerApproval,
+    CallState,
+    Cancel,
+    Decided,
+    Entered,
+    Executed,
+    Grant,
+    Input,
+    Recover,
+    RunState,
+    Start,
+    Tick,
+)
+
+RESTING = [state for state in RunState if state.at_rest]
+WORKING = [
+    state
+    for state in RunState
+    if not state.at_rest and state is not RunState.CANCELLING and set(TABLE[state]) != {Entered}
+]
+
+
+def test_every_state_has_a_row_of_known_triggers() -> None:
+    """The table is closed: states and messages of the protocol, nothing else."""
+    known = {*get_args(Input), Entered}
+    assert set(TABLE) == set(RunState)
+    for row in TABLE.values():
+        assert set(row) <= known
+        assert all(targets and targets <= set(RunState) for targets in row.values())
+
+
+def test_every_message_has_a_meaning_somewhere() -> None:
+    """A message no state takes would be dead."""
+    assert {t for row in TABLE.values() for t in row} == {*get_args(Input), Entered}
+
+
+def test_every_state_is_reachable_and_leads_to_rest() -> None:
+    """From the beginning to everywhere, and from everywhere to an end."""
+    reached, todo = set[RunState](), [RunState.CREATED]
+    while todo:
+        state = todo.pop()
+        if state not in reached:
+            reached.add(state)
+            todo += [t for targets in TABLE[state].values() for t in targets]
+    assert reached == set(RunState)
+
+    ends = set(RESTING)
+    while more := {
+        state
+        for state, row in TABLE.items()
+        if state not in ends and ends & {t for targets in row.values() for t in targets}
+    }:
+        ends |= more
+    assert ends == set(RunState)
+
+
+@pytest.mark.parametrize("state", WORKING)
+def test_every_working_state_can_be_stopped(state: RunState) -> None:
+    """A cancel and the passing of time lead to `CANCELLING`, from wherever something is waited for."""
+    assert RunState.CANCELLING in TABLE[state][Cancel]
+    assert RunState.CANCELLING in TABLE[state][Tick]
+
+
+def test_cancelling_leads_to_an_end_and_nowhere_else() -> None:
+    """Once stopped, nothing is dispatched any more."""
+    targets = {t for targets in TABLE[RunState.CANCELLING].values() for t in targets}
+    assert targets == {RunState.CANCELLING, RunState.CANCELLED, RunState.FAILED}
+
+
+def test_only_people_move_what_is_at_rest() -> None:
+    """No reply and no timer wakes it; what is finished or cancelled stays so."""
+    for state in RESTING:
+        assert set(TABLE[state]) <= {Cancel, Answer, AnswerApproval, Grant}
+    assert TABLE[RunState.FINISHED] == TABLE[RunState.CANCELLED] == {}
+
+
+def test_it_begins_in_one_place() -> None:
+    """`Start` and `Recover` mean something in `CREATED` only."""
+    assert [state for state in RunState if Start in TABLE[state]] == [RunState.CREATED]
+    assert [state for state in RunState if Recover in TABLE[state]] == [RunState.CREATED]
+
+
+def test_replies_are_taken_where_they_are_waited_for() -> None:
+    """And while cancelling, because what runs still reports."""
+    stop = RunState.CANCELLING
+    assert {s for s in RunState if Decided in TABLE[s]} == {RunState.MODEL_THINKING, stop}
+    assert {s for s in RunState if Executed in TABLE[s]} == {RunState.EXECUTE_TOOL, stop}
+
+
+def test_a_call_is_settled_once_and_a_dispatched_one_only_settles() -> None:
+    """No call is dispatched twice in one process, or planned anew."""
+    assert set(CALL_TABLE) == set(CallState)
+    assert CALL_TABLE[CallState.SETTLED] == frozenset()
+    assert CALL_TABLE[CallState.DISPATCHED] == {CallState.SETTLED}
+    assert all(CallState.PLANNED not in targets for targets in CALL_TABLE.values())
+
+
+def test_the_tables_cannot_be_changed() -> None:
+    """They are data for everybody."""
+    with pytest.raises(TypeError):
+        TABLE[RunState.FINISHED] = {}  # type: ignore[index]  # pyright: ignore[reportIndexIssue]  # that is the test
+    with pytest.raises(TypeError):
+        TABLE[RunState.FINISHED][Grant] = frozenset()  # type: ignore[index]  # pyright: ignore[reportIndexIssue]  # that is the test
