@@ -151,3 +151,6 @@ def _named(verdict: Judgement, name: str) -> Judgement:
             return Deny(reason, name)
         case Ask(reason=reason):
             return Ask(reason, name)
+        case _:
+            # A rule is foreign code: its annotation is only a promise.
+            return Deny(f"the rule {name} returned no judgement", name)
