@@ -15,7 +15,8 @@ from ._acting import answer, approve, cancel, deny, recover, resume, run
 from ._demo import demo
 from ._doctor import doctor
 from ._looking import list_invocations, show
-from ._shared import REFUSED, add
+from ._shared import REFUSED, UNSUCCESSFUL, add
+from ._story import DemoError
 
 _INTERRUPTED = 130
 _HELP = """Run agents as bounded, durable invocations, and look after them.
@@ -55,7 +56,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except (LoopwrightError, typer.TyperException) as error:
         message = error.format_message() if isinstance(error, typer.TyperException) else str(error)
         _complain(" ".join(message.split()), type(error).__name__, as_json="--json" in given)
-        return REFUSED
+        return UNSUCCESSFUL if isinstance(error, DemoError) else REFUSED
     except (KeyboardInterrupt, typer.Abort):
         return _INTERRUPTED
 

@@ -6,8 +6,8 @@ import csv
 import os
 import sys
 from collections import Counter
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from decimal import Decimal
 from pathlib import Path
@@ -93,6 +93,16 @@ class Checked:
     ok: bool
 
 
+@contextmanager
+def _patience() -> Generator[None]:
+    try:
+        with anyio.fail_after(_PATIENCE):
+            yield
+    except TimeoutError:
+        msg = f"nothing happened for {_PATIENCE:g} s; try again when this machine is less busy"
+        raise DemoError(msg) from None
+
+
 class Story:
     """The refund desk's day, in one folder.
 
@@ -118,7 +128,7 @@ class Story:
         """Let another process work, and kill it between the shop's payment and its own record.
 
         Raises:
-            DemoError: If it ended before.
+            DemoError: If it ended before, or never got there.
         """
         effect = EffectKey(f"refund:{VICTIM}")
         command = ("-m", "loopwright.console._desk_worker", str(self.store), str(self._shop_path))
@@ -145,9 +155,13 @@ class Story:
         )
 
     async def recover(self) -> Recovered:
-        """Take over what the killed worker left, once its lease has run out."""
+        """Take over what the killed worker left, once its lease has run out.
+
+        Raises:
+            DemoError: If the lease does not run out.
+        """
         async with self._runtime() as runtime:
-            with anyio.fail_after(_PATIENCE):
+            with _patience():
                 # A lease runs out in silence: there is nothing to wait for but time.
                 while not (runs := await runtime.recover()):  # noqa: ASYNC110 - see above
                     await anyio.sleep(_POLL)
@@ -230,7 +244,7 @@ class Story:
 
     async def _first_payment(self, effect: EffectKey, worker: Process) -> Payout:
         """Watch the shop's ledger until it has this payment."""
-        with anyio.fail_after(_PATIENCE):
+        with _patience():
             while True:
                 if (payout := self._payout(effect)) is not None:
                     return payout
