@@ -11,13 +11,19 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from math import isfinite
-from typing import TypeAlias, cast
-
-import pydantic
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 from ._errors import RemoteProtocolError
 
-JsonValue: TypeAlias = pydantic.JsonValue
+if TYPE_CHECKING:
+    import pydantic
+
+    JsonValue: TypeAlias = pydantic.JsonValue
+else:
+    # What has this type has been parsed or checked here, or comes from a JSON decoder: pydantic
+    # is not asked to walk through it a second time.
+    JsonValue = Any
+
 JsonObject: TypeAlias = dict[str, JsonValue]
 
 MAX_DEPTH = 64

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 A = TypeVar("A", bound="Actor")
 
+_WORK = Lane.WORK
 _PROXY_MESSAGES = frozenset({messages.ProxyCall, messages.ProxyGetAttr, messages.ProxySetAttr})
 
 
@@ -55,7 +56,24 @@ class ActorRef(pykka.ActorRef[A]):
             Overloaded: If the lane is full; the message was not taken.
             UnsupportedError: If it is one of pykka's proxy messages.
         """
-        self._send(message, None, lane)
+        cell = self._cell
+        mailbox = cell.mailbox
+        queue = mailbox.work
+        if (
+            lane is _WORK
+            and queue is not None
+            and not cell.closed
+            and get_ident() == cell.dispatcher.thread
+            and len(queue) + mailbox.inbound + mailbox.running < mailbox.capacity
+            and type(message) not in _PROXY_MESSAGES
+        ):
+            # The usual case, without the calls it would take otherwise.
+            queue.append((message, None))
+            if not cell.queued:
+                cell.queued = True
+                cell.dispatcher.activate(cell)
+        else:
+            self._send(message, None, lane)
 
     @overload
     def ask(

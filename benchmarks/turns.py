@@ -1,0 +1,164 @@
+"""The standard invocation in memory: T1 to T4 and T10 of the performance targets.
+
+    python benchmarks/turns.py [--json]
+
+Every figure is printed beside the floor measured in the same run.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import json
+import statistics
+import subprocess
+import sys
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import _floor
+from _floor import floor_invocation, paired, resident_kib, seconds
+from _ours import StandardModel, completed, standard_agent
+
+from loopwright import Final, Runtime
+from loopwright.testing import ScriptedModel
+
+ROUNDS = 5
+
+
+async def main() -> dict[str, Any]:
+    """Measure everything."""
+    model = StandardModel(10)
+    figures: dict[str, Any] = {}
+    async with Runtime([standard_agent(model)]) as runtime:
+
+        def ours(_: int) -> Awaitable[object]:
+            return completed(runtime)
+
+        await _alone(model, ours, figures)
+        await _many(model, ours, figures)
+        await _growth(model, ours, figures)
+    await _memory(figures)
+    _import_memory(figures)
+    return figures
+
+
+async def _alone(
+    model: StandardModel, ours: Callable[[int], Awaitable[object]], figures: dict[str, Any]
+) -> None:
+    model.turns = 10
+
+    async def floor(_: int) -> None:
+        for _ in range(5):
+            await floor_invocation(10)
+
+    rounds = [await paired(ours, floor, samples=60) for _ in range(ROUNDS)]
+    figures["T1 alone, us/turn"] = _median(r[0] / 10 * 1e6 for r in rounds)
+    figures["T1 floor, us/turn"] = _median(r[1] / 50 * 1e6 for r in rounds)
+    figures["T1 ratio (must 3, goal 1.5)"] = _median(r[2] * 5 for r in rounds)
+
+
+async def _many(
+    model: StandardModel, ours: Callable[[int], Awaitable[object]], figures: dict[str, Any]
+) -> None:
+    model.turns = 10
+
+    async def all_ours(_: int) -> None:
+        await asyncio.gather(*(ours(i) for i in range(200)))
+
+    async def all_floor(_: int) -> None:
+        await asyncio.gather(*(floor_invocation(10) for _ in range(200)))
+
+    rounds = [await paired(all_ours, all_floor, samples=3) for _ in range(ROUNDS)]
+    figures["T2 200 at once, turns/s"] = _median(2000 / r[0] for r in rounds)
+    figures["T2 floor, turns/s"] = _median(2000 / r[1] for r in rounds)
+    figures["T2 share (must 0.35, goal 0.7)"] = _median(1 / r[2] for r in rounds)
+
+
+async def _growth(
+    model: StandardModel, ours: Callable[[int], Awaitable[object]], figures: dict[str, Any]
+) -> None:
+    async def per_turn(turns: int, samples: int) -> float:
+        model.turns = turns
+        return statistics.median([await seconds(ours(0)) / turns for _ in range(samples)])
+
+    ratios: dict[int, list[float]] = {50: [], 200: [], 1000: []}
+    for _ in range(ROUNDS):
+        base = await per_turn(10, 40)
+        for turns, found in ratios.items():
+            found.append(await per_turn(turns, max(1, 400 // turns)) / base)
+    for turns, limit in ((50, ""), (200, " (must 1.1)"), (1000, " (must 1.2)")):
+        figures[f"T3 per turn at {turns} over 10{limit}"] = _median(ratios[turns])
+
+
+async def _memory(figures: dict[str, Any]) -> None:
+    model = StandardModel(10)
+    async with Runtime([standard_agent(model)]) as runtime:
+        for _ in range(5):
+            await completed(runtime)
+        figures["T4 KiB per live invocation (must 25, goal 15)"] = await _held(
+            lambda: completed(runtime)
+        )
+        figures["T4 floor, KiB per live invocation"] = await _held(lambda: floor_invocation(10))
+        figures[
+            "T4 bytes in memory per suspended invocation, store excluded (must 200)"
+        ] = await _suspended()
+
+
+async def _held(start: Callable[[], Awaitable[object]], count: int = 500) -> float:
+    """Resident memory per invocation, all held at their last model call."""
+    gc.collect()
+    before = resident_kib()
+    _floor.HELD = asyncio.Event()
+    tasks = [asyncio.ensure_future(start()) for _ in range(count)]
+    for _ in range(3):
+        await asyncio.sleep(0.5)
+    gc.collect()
+    used = (resident_kib() - before) / count
+    _floor.HELD.set()
+    await asyncio.gather(*tasks)
+    _floor.HELD = None
+    return round(used, 2)
+
+
+async def _suspended(count: int = 1000) -> int:
+    """Actors and tasks per invocation that waits for a human; the store holds the rest."""
+    question: dict[str, object] = {"kind": "clarification", "question": "which one?"}
+    agent = standard_agent(StandardModel(0))
+    agent.model = ScriptedModel([question] * count + [Final("never")])
+    async with Runtime([agent]) as runtime:
+        actors, tasks = runtime.statistics()[1], len(asyncio.all_tasks())
+        for _ in range(count):
+            await runtime.run("standard", "go")
+        live, actors_after = runtime.statistics()
+        gc.collect()
+        if live or actors_after > actors + 2 or len(asyncio.all_tasks()) > tasks + 2:
+            return 10**6
+    return 0
+
+
+def _import_memory(figures: dict[str, Any]) -> None:
+    code = "import {}; s = open('/proc/self/statm').read().split(); print(int(s[1]) * 4 / 1024)"
+
+    def measure(module: str) -> float:
+        runs = [
+            float(subprocess.check_output([sys.executable, "-c", code.format(module)]))
+            for _ in range(ROUNDS)
+        ]
+        return round(statistics.median(runs), 1)
+
+    figures["T10 MB after import loopwright (must 45, goal 38)"] = measure("loopwright")
+    figures["T10 floor, MB after import pydantic"] = measure("pydantic")
+
+
+def _median(values: Any) -> float:
+    return round(statistics.median(values), 2)
+
+
+if __name__ == "__main__":
+    found = asyncio.run(main())
+    if "--json" in sys.argv:
+        print(json.dumps(found))
+    else:
+        for name, value in found.items():
+            print(f"{name:<75} {value:>10}")
