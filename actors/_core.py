@@ -334,6 +334,14 @@ class Core:
         self._out.append(Rested(self._outcome(reason, cause)))
         self._forget()
 
+    @property
+    def resting(self) -> Outcome | None:
+        """How it rests, if it does."""
+        reason = self.folded.protocol.reason
+        if reason is None or not self.state.at_rest:
+            return None
+        return self._outcome(reason, self.folded.protocol.cause)
+
     def _outcome(self, reason: Reason, cause: str | None) -> Outcome:
         return outcome_of(self.folded, reason, cause)
 

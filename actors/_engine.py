@@ -212,16 +212,18 @@ class Engine:
             ProtocolError: If it can't be granted; nothing has changed.
         """
         while True:
-            revived = invocation_id not in self.live
             live = await self.revive(invocation_id, context)
             try:
                 await live.supervisor.ask(message, block=False, lane=Lane.CONTROL)
             except ActorDeadError:
-                # It came to rest in this very moment: it can be spoken to in the store.
+                # It came to rest in this very moment: it can be spoken to in the store. Or it
+                # has crashed: then others must get their turn for it to be rebuilt.
+                await asyncio.sleep(0)
                 continue
             except ProtocolError:
-                if revived:
-                    await self.dismiss(live)
+                if self.live.get(invocation_id) is not live:
+                    # Woken for nothing, it rests again.
+                    await self.store.release(live.lease)
                 raise
             return live
 
@@ -229,11 +231,6 @@ class Engine:
         """Ask an invocation in memory to stop; if it is over meanwhile, that is fine too."""
         with contextlib.suppress(ActorDeadError, LoopwrightError):
             await live.supervisor.ask(message, block=False, lane=Lane.CONTROL)
-
-    async def dismiss(self, live: Live) -> None:
-        """Take an invocation that was only looked at out of memory again."""
-        self._leave(live)
-        await self.store.release(live.lease)
 
     def _leave(self, live: Live) -> None:
         if self.live.get(live.invocation_id) is live:

@@ -358,7 +358,7 @@ class Runtime:
         if identity not in engine.live:
             head = (await self.store.load(identity)).summary.head
             if head.status == "running":
-                await self._recover(identity)
+                await self._say(identity, Recover())
             elif head.status == "suspended":
                 msg = f"invocation {identity} is suspended: {head.reason}; {_advice(head.reason)}"
                 raise InvocationStateError(msg)
@@ -374,7 +374,7 @@ class Runtime:
             if summary.invocation_id in engine.live or summary.owner_alive:
                 continue
             try:
-                runs.append(await self._recover(summary.invocation_id))
+                runs.append(await self._say(summary.invocation_id, Recover()))
             except LeaseHeldError:
                 # Another worker was faster: it goes on there.
                 continue
@@ -461,12 +461,6 @@ class Runtime:
         identity = InvocationId(invocation_id)
         await self._entered.command(identity, message, contextvars.copy_context())
         return Run(self, identity)
-
-    async def _recover(self, invocation_id: InvocationId) -> Run:
-        engine = self._entered
-        live = await engine.revive(invocation_id, contextvars.copy_context())
-        await live.supervisor.ask(Recover(), block=False)
-        return Run(self, invocation_id)
 
 
 def _advice(reason: object) -> str:

@@ -30,6 +30,7 @@ from loopwright.protocol import (
     Observe,
     Outcome,
     Output,
+    ProtocolError,
     Recover,
     Rested,
     StoreError,
@@ -41,7 +42,7 @@ from ._clock import Clock, Timer
 from ._machine import Machine
 from ._service import answer
 from ._trace import RunObserver, notify, of_input, of_output, transition
-from .kernel import Actor, ActorRef, Request
+from .kernel import Actor, ActorDeadError, ActorRef, Request
 
 _COMMANDS = frozenset({Recover, Cancel, AnswerApproval, Answer, Grant})
 """Messages whose sender waits until what they made happen is durable."""
@@ -96,14 +97,24 @@ class Supervisor(Actor):
         self._unsettled: list[tuple[int, asyncio.Future[None]]] = []
         """Commands whose records are not durable yet: the seq to reach, and who waits."""
         self._sent = machine.folded.protocol.seq
+        self._left = False
+        """Whether it has come to rest, and another one may already be at work on it."""
 
     def on_receive(self, message: Input) -> object:
         """Hand a message to the machine and carry out what it says.
 
         A command is answered once everything it made the machine write is durable.
         """
+        if self._left:
+            return self._too_late(message)
         before = self._sent
-        self._step(message)
+        try:
+            self._step(message)
+        except ProtocolError:
+            if (outcome := self._machine.resting) is not None:
+                # Woken for something it can't grant, it rests as before.
+                self._leave(outcome)
+            raise
         if isinstance(message, Committed):
             self._settle(message.last_seq)
             self._progressed()
@@ -133,6 +144,17 @@ class Supervisor(Actor):
         if wake_at is not None and (self._timer is None or wake_at < self._timer_at):
             self._arm(wake_at)
 
+    def _leave(self, outcome: Outcome) -> None:
+        self._left = True
+        self._rested(outcome)
+
+    def _too_late(self, message: Input) -> None:
+        """Take nothing any more: what has left memory goes on only from the store."""
+        if type(message) in _COMMANDS:
+            invocation_id = self._machine.invocation_id
+            msg = f"invocation {invocation_id} has come to rest: it is to be spoken to in the store"
+            raise ActorDeadError(msg)
+
     def _send(self, output: Output) -> None:
         match output:
             case Execute() | Interrupt():
@@ -147,7 +169,7 @@ class Supervisor(Actor):
             case Decide() | CancelDecide():
                 to = self._routes.decider
             case Rested():
-                self._rested(output.outcome)
+                self._leave(output.outcome)
                 return
             case Late():
                 return
