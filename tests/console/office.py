@@ -43,10 +43,12 @@ def log(line: str, name: str) -> None:
 
 
 class Clerk:
-    """Writes the goal down, then says so."""
+    """Writes the goal down, then says so; thinks a minute about some."""
 
     async def decide(self, request: ModelRequest) -> ModelReply:
         log(f"{request.turn}", "asked.txt")
+        if request.goal == "think long":
+            await asyncio.sleep(60)
         if request.history:
             return ModelReply(Final(f"written: {request.history[-1].results[0].status}"))
         return ModelReply(ToolCalls((ToolCall(CallId("n"), "note", {"text": request.goal}),)))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 import subprocess
 import sys
 import time
@@ -62,6 +63,25 @@ def test_b68_an_accepted_run_does_not_vanish(cli: Cli, folder: Path) -> None:
     said = cli("recover", "--app", "office:make")
     assert (said.code, "1 recovered" in said.out) == (0, True)
     assert (folder / "asked.txt").read_text() == "1\n"
+
+
+def test_ctrl_c_cancels_a_run_durably(cli: Cli, folder: Path) -> None:
+    """The invocation ends before the process does, and says so."""
+    words = ("run", "clerk", "think long", "--app", "office:make")
+    process = subprocess.Popen(
+        [sys.executable, "-m", "loopwright", *words],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    until = time.monotonic() + 30
+    while not (folder / "asked.txt").exists() and time.monotonic() < until:
+        time.sleep(0.02)
+    process.send_signal(signal.SIGINT)
+    out, errors = process.communicate(timeout=30)
+    assert (process.returncode, errors) == (130, "")
+    assert "reason  cancelled" in out
+    assert [line["reason"] for line in cli("list", "--json").lines] == ["cancelled"]
 
 
 def test_without_the_extra_one_sentence_says_what_to_install(folder: Path) -> None:
