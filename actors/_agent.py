@@ -11,7 +11,7 @@ from pydantic import PydanticUserError, TypeAdapter
 from pydantic.errors import PydanticSchemaGenerationError
 
 from loopwright.policy import Policy
-from loopwright.protocol import Budget, ConfigurationError, Model, ToolSpec
+from loopwright.protocol import Budget, ConfigurationError, Model, Outcome, ToolSpec
 
 from ._tool import AnyTool, Tool
 
@@ -63,6 +63,22 @@ class Agent:
         self.tools: Mapping[str, AnyTool] = MappingProxyType(_by_name(name, tools))
         self.specs: tuple[ToolSpec, ...] = tuple(t.spec for t in self.tools.values())
         self.output: TypeAdapter[Any] | None = None if output is None else _output(name, output)
+
+    def parse_output(self, outcome: Outcome) -> Any:
+        """Return a completed outcome's output as an instance of the agent's output type.
+
+        Raises:
+            ConfigurationError: If the agent has no output type, or the outcome no fitting output.
+        """
+        if self.output is None:
+            msg = f"agent {self.name!r} has no output type; give it one with output="
+            raise ConfigurationError(msg)
+        try:
+            return self.output.validate_python(outcome.output)
+        except ValueError as error:
+            msg = f"invocation {outcome.invocation_id} ({outcome.reason}) has no output of agent "
+            msg += f"{self.name!r}'s type; parse completed outcomes of this agent only"
+            raise ConfigurationError(msg) from error
 
     def __repr__(self) -> str:
         """Name it and its tools."""

@@ -11,7 +11,7 @@ import anyio
 import pytest
 from pydantic import TypeAdapter
 
-from loopwright import Outcome, Reason, Runtime
+from loopwright import ConfigurationError, Outcome, Reason, Runtime
 from loopwright.actors import TraceEvent
 from loopwright.examples.refund_desk import NAME, Settlement, make_agent
 from loopwright.examples.refund_desk.shop import DATA, Shop, build
@@ -64,6 +64,19 @@ async def test_each_request_is_settled_as_expected(path: Path, row: dict[str, st
     else:
         assert settled(outcome).status == "paid"
         assert ledger == [(f"refund:{name}", Decimal(row["pays"]))]
+
+
+async def test_an_agent_gives_its_output_as_the_type_it_declares(path: Path) -> None:
+    agent = make_agent(path)
+    async with Runtime([agent]) as runtime:
+        paid = await runtime.run(NAME, goal("REQ-01"))
+        asked = await runtime.run(NAME, "The customer is angry")
+    money = Decimal("24.90")
+    assert agent.parse_output(paid) == (
+        Settlement("REQ-01", "paid", refund_id="PO-0001", amount=money, currency="EUR")
+    )
+    with pytest.raises(ConfigurationError, match="clarification_required"):
+        agent.parse_output(asked)
 
 
 async def test_a_denied_payment_is_not_made(path: Path) -> None:
