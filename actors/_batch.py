@@ -148,11 +148,11 @@ class Batch:
                 )
 
     def give_up(self) -> None:
-        """Settle everything that still runs: nobody waits for it any more."""
+        """Settle everything that still runs: it is abandoned, nobody waits for it any more."""
         for index in self.running.values():
             call = self.plan.calls[index]
             if call.effect.is_write:
-                self.settle(index, self.unknown(call, "it did not report in time"))
+                self.settle(index, self.unknown(call, "it did not report in time and was abandoned"))
             else:
                 self.settle(index, self._cancelled(call))
         self.running.clear()
@@ -185,7 +185,8 @@ class Batch:
         )
 
     def _cancelled(self, call: PlannedCall) -> ToolResult:
-        error = ToolError(ErrorCategory.TRANSIENT, "Cancelled", "interrupted before it returned")
+        text = "it was interrupted, did not end in time, and was abandoned"
+        error = ToolError(ErrorCategory.TRANSIENT, "Cancelled", text)
         attempts = self.attempts.get(call.call_id, 0)
         return ToolResult(
             call.call_id, call.tool_name, ResultStatus.CANCELLED, error=error, attempts=attempts
