@@ -1,0 +1,1 @@
+"""The casebook: situations in which agent runtimes went wrong in real use, each a test."""

@@ -1,0 +1,49 @@
+"""Casebook B: every call keeps its one result, through interruption."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+from casebook.desk import Played, agent, batch, call, sleep
+
+from loopwright import Reason, Runtime, ToolCalls, tool
+from loopwright.testing import ScriptedModel, VirtualClock
+
+pytestmark = pytest.mark.anyio
+
+
+async def test_b08_a_cancelled_batch_has_a_result_for_every_call() -> None:
+    """B08: done, running and queued calls each end with the one result that is true of them."""
+    ran: Counter[str] = Counter()
+    clock = VirtualClock()
+
+    @tool(effect="read")
+    async def quick() -> str:
+        ran["c1"] += 1
+        return "done"
+
+    @tool(effect="read")
+    async def slow() -> None:
+        ran["c2"] += 1
+        await sleep(clock, 5)
+
+    @tool(effect="manual")
+    async def write() -> None:
+        ran["c3"] += 1
+
+    model = ScriptedModel([batch(call("c1", "quick"), call("c2", "slow"), call("c3", "write"))])
+    async with Runtime([agent(model, quick, slow, write)], clock=clock) as runtime:
+        run = await runtime.start("desk", "the goal")
+        await clock.advance(0.05)
+        outcome = await runtime.cancel(run.id)
+        stored = await runtime.state(run.id)
+
+    assert outcome.reason is Reason.CANCELLED
+    assert Played(outcome, model).statuses == ["ok", "cancelled", "not_started"]
+    assert ran == {"c1": 1, "c2": 1}
+    for history in (outcome.history, stored.history()):
+        (turn,) = history
+        decision = turn.proposal.decision
+        assert isinstance(decision, ToolCalls)
+        assert [c.call_id for c in decision.calls] == [r.call_id for r in turn.results]
