@@ -113,7 +113,6 @@ class Story:
         self.store = folder / "loopwright.db"
         self._shop_path = shop_path(self.store)
         self._folder = folder
-        self._asked: set[str] = set()
         self._decisions: dict[str, Decided] = {}
 
     def build_shop(self) -> LoadReport:
@@ -178,9 +177,7 @@ class Story:
             names = [request.request_id for request in Shop(self._shop_path).requests()]
             rest = [name for name in names if name not in BEFORE_THE_KILL]
             runs = [(name, await runtime.start(NAME, goal(name), key=name)) for name in rest]
-            outcomes = [(name, await run.outcome()) for name, run in runs]
-        self._asked = {name for name, done in outcomes if done.reason is Reason.APPROVAL_REQUIRED}
-        return outcomes
+            return [(name, await run.outcome()) for name, run in runs]
 
     async def decide(self, outcomes: Sequence[tuple[str, Outcome]]) -> list[Decided]:
         """Answer the first proposal with yes and the others with no, each in another process.
@@ -230,16 +227,15 @@ class Story:
         settlement = _settlement.validate_python(outcome.output)
         decision = self._decisions.get(name)
         due = Decimal(row["pays"]) if row["pays"] else None
-        if decision is None:
-            wanted = ("paid", "", due)
-            if expected.startswith("refused:"):
-                wanted = ("refused", expected.removeprefix("refused:"), None)
-            why, asked = settlement.code, expected == "needs_approval"
-        else:
+        if decision is not None:
             wanted = ("paid", "", due) if decision.approved else ("denied", "", None)
             why = f"{'a yes' if decision.approved else 'a no'} from {decision.by}"
-            asked = expected != "needs_approval"
-        right = (settlement.status, settlement.code, paid) == wanted and not asked
+        elif expected.startswith("refused:"):
+            wanted, why = ("refused", expected.removeprefix("refused:"), None), settlement.code
+        else:
+            wanted, why = ("paid", "", due), settlement.code
+        asked_rightly = (decision is not None) == (expected == "needs_approval")
+        right = (settlement.status, settlement.code, paid) == wanted and asked_rightly
         return Checked(name, settlement.status, why, paid, expected, right)
 
     async def _first_payment(self, effect: EffectKey, worker: Process) -> Payout:
