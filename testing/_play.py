@@ -1,0 +1,280 @@
+"""Playing a script against the whole runtime: the real one, on virtual time and in memory."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from typing import Any, Final, assert_never, cast
+
+from anyio.lowlevel import checkpoint
+
+from loopwright.actors import Agent, Run, Runtime, ToolFailure
+from loopwright.protocol import (
+    Budget,
+    ConfigurationError,
+    LoopwrightError,
+    ModelReply,
+    Outcome,
+    StoreError,
+    Usage,
+)
+from loopwright.stores import MemoryStore
+
+from ._clock import VirtualClock, settle
+from ._expectations import Problem, check_expectation, check_request
+from ._failing_store import FailingStore
+from ._messages import ScriptMismatchError
+from ._patterns import differences
+from ._script import (
+    AdvanceStep,
+    AnswerStep,
+    ApproveStep,
+    CancelStep,
+    DecideStep,
+    DecisionPart,
+    DenyStep,
+    ErrorPart,
+    ExecuteStep,
+    Expectation,
+    ExpectStep,
+    FailCommitStep,
+    GrantStep,
+    ReplyPart,
+    Script,
+    Step,
+)
+from ._script_file import parse_script
+from ._stand_ins import Asked, Started, World, agent_of
+
+_TICKS: Final = 1_000
+"""Turns of the loop within which whatever needs no time has happened."""
+_NO_GRANT: Final = Budget(max_steps=None)
+_USAGE: Final = Usage(10, 5)
+
+
+async def play(script: Script | Mapping[str, Any], agents: Sequence[Agent] = ()) -> Outcome | None:
+    """Play a script against the real runtime; no real time passes.
+
+    Strict both ways: every decision asked for and every tool body started must be mentioned by
+    a step, and every step must find what it is about. The bodies of all tools, and the model,
+    are the script's.
+
+    Args:
+        script: A parsed script, or Python values of the same form.
+        agents: Who may be run; not looked at where the script declares its own tools.
+
+    Returns:
+        How the invocation came to rest; `None` if the script leaves it running.
+
+    Raises:
+        ScriptMismatchError: If anything is not as the script says; names the first difference.
+        ConfigurationError: If the script cannot be read, or its agent cannot be made.
+    """
+    parsed = script if isinstance(script, Script) else parse_script(script)
+    clock, world = VirtualClock(), World()
+    store = FailingStore(MemoryStore(wall=lambda: clock.now().wall))
+    document = parsed.document
+    try:
+        agent = agent_of(parsed, agents, world)
+        budget = agent.budget
+        if document.budget is not None:
+            budget = document.budget.over(budget, clock.now().wall)
+    except ConfigurationError as error:
+        raise ConfigurationError(f"{parsed.name}: {error}") from None
+    async with Runtime([agent], store=store, clock=clock) as runtime:
+        run = await runtime.start(agent.name, document.goal, budget=budget)
+        player = _Player(parsed, runtime, run, clock, store, world)
+        try:
+            await player.play()
+        finally:
+            await player.close()
+        return player.outcome
+
+
+class _Player:
+    """One script while it is played."""
+
+    def __init__(
+        self,
+        script: Script,
+        runtime: Runtime,
+        run: Run,
+        clock: VirtualClock,
+        store: FailingStore,
+        world: World,
+    ) -> None:
+        self._script = script
+        self._runtime = runtime
+        self._run = run
+        self._clock = clock
+        self._store = store
+        self._world = world
+        self._number = 0
+        self._tasks: list[asyncio.Task[None]] = []
+        self.outcome: Outcome | None = None
+        self._follow(None)
+
+    async def play(self) -> None:
+        for number, step in enumerate(self._script.document.script, 1):
+            self._number = number
+            await self._play(step)
+            await settle()
+            self._look_after_tasks()
+        self._number += 1
+        if self._script.document.expect is not None:
+            await self._expect(self._script.document.expect)
+        await settle(_TICKS)
+        self._look_after_tasks()
+        for event in self._world.unmentioned():
+            raise self._mismatch("nothing more", str(event))
+
+    async def close(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    async def _play(self, step: Step) -> None:
+        match step:
+            case DecideStep():
+                await self._decide(step)
+            case ExecuteStep():
+                await self._execute(step)
+            case AdvanceStep(advance=seconds):
+                await self._clock.advance(seconds)
+            case ApproveStep(approve=calls, by=by):
+                await self._answer_approval(calls, by)
+            case DenyStep(deny=calls, by=by, reason=reason):
+                await self._answer_approval(calls, by, reason=reason, approved=False)
+            case AnswerStep(answer=text, by=by):
+                self._follow(self._runtime.answer(self._run.id, text, by=by))
+            case CancelStep(cancel=how):
+                self._follow(
+                    self._runtime.cancel(self._run.id, how.reason, by=how.by, hard=how.hard)
+                )
+            case GrantStep(grant=more, by=by):
+                grant = more.over(_NO_GRANT, self._clock.now().wall)
+                self._follow(self._runtime.resume(self._run.id, grant=grant, by=by))
+            case FailCommitStep(fail_commit=kind):
+                transient = kind == "transient"
+                error = StoreError("the script lets this append fail", transient=transient)
+                self._store.fail_next(error)
+            case ExpectStep(expect=expected):
+                await self._expect(expected)
+            case _:
+                assert_never(step)
+
+    # ------------------------------------------------------------ the model and the tools
+    async def _decide(self, step: DecideStep) -> None:
+        def find() -> Asked | None:
+            waiting = (e for e in self._world.unmentioned() if isinstance(e, Asked))
+            return next(waiting, None)
+
+        asked = await self._find(find, "the model to be asked for a decision")
+        self._report(check_request(step.request, asked.request))
+        asked.mentioned = True
+        said = step.decide
+        if not isinstance(said, DecisionPart):
+            return
+        if asked.reply.done():
+            raise self._mismatch("the model to be waited for", "the model call was given up")
+        if "error" in said.model_fields_set:
+            asked.reply.set_exception(RuntimeError(said.error))
+            return
+        usage = _USAGE if step.usage is None else step.usage.usage()
+        asked.reply.set_result(ModelReply(said.decision(), usage, model="scripted"))
+
+    async def _execute(self, step: ExecuteStep) -> None:
+        def find() -> Started | None:
+            for event in self._world.unmentioned():
+                if isinstance(event, Started) and event.call_id == step.execute:
+                    return event
+            return None
+
+        started = await self._find(find, f"call {step.execute!r} to be started")
+        if step.arguments is not None:
+            found = differences(step.arguments, started.arguments, "arguments")
+            self._report((d.path, d.expected, d.got) for d in found)
+        started.mentioned = True
+        if not isinstance(step.reply, ReplyPart):
+            return
+        if started.reply.done():
+            raise self._mismatch(f"call {step.execute!r} to run", "it was interrupted")
+        match step.reply.error:
+            case ErrorPart(category=category, message=message, retryable=retryable):
+                failure = ToolFailure(message, category=category, retryable=retryable)
+                started.reply.set_exception(failure)
+            case None:
+                started.reply.set_result(step.reply.ok)
+
+    async def _find(self, find: Callable[[], Any], wanted: str) -> Any:
+        """Let everything happen that needs no time, until what is wanted is there."""
+        for _ in range(_TICKS):
+            found = find()
+            if found is not None:
+                return found
+            await checkpoint()
+        raise self._mismatch(wanted, self._situation())
+
+    # ------------------------------------------------------------ people
+    async def _answer_approval(
+        self, calls: object, by: str, *, reason: str = "", approved: bool = True
+    ) -> None:
+        chosen = None if calls is True else cast("tuple[str, ...]", calls)
+        proposal = (await self._runtime.state(self._run.id)).proposal()
+        if proposal is None:
+            raise self._mismatch("calls that wait for an approval", self._situation())
+        digest, run = proposal.digest, self._run.id
+        if approved:
+            said = self._runtime.approve(run, digest, by=by, calls=chosen)
+        else:
+            said = self._runtime.deny(run, digest, by=by, calls=chosen, reason=reason)
+        self._follow(said)
+
+    def _follow(self, said: Coroutine[Any, Any, object] | None) -> None:
+        """Say something, if anything, and wait in the background for the next rest.
+
+        Nothing is awaited here: what is said may need time to become durable, or a tool's
+        reply, and both are later steps of the script.
+        """
+        self.outcome = None
+        self._tasks.append(asyncio.create_task(self._wait_for_rest(said)))
+
+    async def _wait_for_rest(self, said: Coroutine[Any, Any, object] | None) -> None:
+        if said is not None:
+            await said
+        self.outcome = await self._run.outcome()
+
+    def _look_after_tasks(self) -> None:
+        for task in [task for task in self._tasks if task.done()]:
+            self._tasks.remove(task)
+            error = task.exception()
+            if isinstance(error, LoopwrightError):
+                refused = f"refused: {type(error).__name__}: {error}"
+                raise self._mismatch("what was said to be accepted", refused)
+            if error is not None:
+                raise error
+
+    # ------------------------------------------------------------ what must have come of it
+    async def _expect(self, expected: Expectation) -> None:
+        if expected.reason is not None:
+            await self._find(lambda: self.outcome, f"to rest with {expected.reason}")
+        state = await self._runtime.state(self._run.id)
+        self._report(check_expectation(expected, self.outcome, state))
+
+    def _report(self, problems: Iterable[Problem]) -> None:
+        for what, expected, got in problems:
+            raise self._mismatch(f"{what}: {expected}", got)
+
+    def _situation(self) -> str:
+        """Say what is going on instead."""
+        waiting = [str(event) for event in self._world.unmentioned() if not event.reply.done()]
+        if waiting:
+            return ", ".join(waiting)
+        if self.outcome is None:
+            return "nothing new; the invocation runs"
+        cause = f" ({self.outcome.cause})" if self.outcome.cause else ""
+        return f"the invocation rests: {self.outcome.reason}{cause}"
+
+    def _mismatch(self, expected: str, got: str) -> ScriptMismatchError:
+        where = self._script.where(self._number)
+        return ScriptMismatchError(f"{where}\n  expected: {expected}\n  got:      {got}")

@@ -1,0 +1,132 @@
+"""Reading scripts: from Python values and from YAML files, with one sentence on what is wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
+
+from pydantic import ValidationError
+
+from loopwright.protocol import ConfigurationError, RemoteProtocolError, bounded, check_json, dumps
+
+from ._script import Script, ScriptDocument
+
+if TYPE_CHECKING:
+    from pydantic_core import ErrorDetails
+
+_Path: TypeAlias = tuple[str | int, ...]
+
+_NOT_YET: Final = ("crash", "recover", "reconcile")
+_WORDS: Final = {"extra_forbidden": "is not a known key", "missing": "is missing"}
+
+
+class _UnreadableError(Exception):
+    """Raised inside of this module, with the path at fault and the problem."""
+
+    def __init__(self, path: _Path, problem: str) -> None:
+        super().__init__(problem)
+        self.path = path
+
+
+def parse_script(document: Mapping[str, Any], *, name: str = "script") -> Script:
+    """Read a script from Python values of the same form as in a file.
+
+    Args:
+        document: The script.
+        name: What reports call it.
+
+    Raises:
+        ConfigurationError: If it can't be read; one sentence with the path at fault.
+    """
+    try:
+        return Script(name, _parse(document))
+    except _UnreadableError as error:
+        raise ConfigurationError(f"{name}: {_dotted(error.path)}: {error}") from None
+
+
+def load_script(path: str | Path) -> Script:
+    """Read a `*.script.yaml` file.
+
+    Raises:
+        ConfigurationError: If it can't be read; one sentence with file, line and path at fault.
+    """
+    try:
+        from ._yaml import YamlDocument
+    except ImportError:
+        msg = f"{path}: reading scripts needs PyYAML; run pip install 'loopwright[testing]'"
+        raise ConfigurationError(msg) from None
+    try:
+        read = YamlDocument(Path(path).read_text("utf-8"))
+    except (OSError, ValueError) as error:
+        raise ConfigurationError(f"{path}: {error}") from None
+    try:
+        parsed = _parse(read.value)
+    except _UnreadableError as error:
+        where = f"{path}:{read.line(error.path)}: {_dotted(error.path)}"
+        raise ConfigurationError(f"{where}: {error}") from None
+    steps = range(len(parsed.script))
+    return Script(str(path), parsed, tuple(read.line(("script", step)) for step in steps))
+
+
+def _parse(document: object) -> ScriptDocument:
+    if not isinstance(document, Mapping):
+        problem = f"must be a mapping with agent, goal and script, not {type(document).__name__}"
+        raise _UnreadableError((), problem)
+    fields = cast("Mapping[object, object]", document)
+    try:
+        check_json(fields, where="script")
+    except RemoteProtocolError as error:
+        raise _UnreadableError((), f"{error}; quote what is meant as text") from None
+    _refuse_later_verbs(fields)
+    try:
+        # As JSON, strict parsing takes a list for a tuple and a text for an enum, and nothing else.
+        return ScriptDocument.model_validate_json(dumps(fields))
+    except ValidationError as error:
+        raise _explain(fields, error.errors(include_url=False, include_input=False)) from None
+
+
+def _refuse_later_verbs(document: Mapping[object, object]) -> None:
+    steps = document.get("script")
+    if not isinstance(steps, Sequence):
+        return
+    for index, step in enumerate(cast("Sequence[object]", steps)):
+        for verb in _NOT_YET:
+            if isinstance(step, Mapping) and verb in step:
+                problem = (
+                    "is not supported by this version: it has no crash points and no "
+                    "reconciliation; leave it out"
+                )
+                raise _UnreadableError(("script", index, verb), problem)
+
+
+def _explain(document: object, errors: Sequence[ErrorDetails]) -> _UnreadableError:
+    """Take the errors that lie deepest in the document: of a union, the meant alternative."""
+    paths = [_resolve(document, error) for error in errors]
+    deepest = max(paths, key=len)
+    said = [_words(e) for e, path in zip(errors, paths, strict=True) if path == deepest]
+    return _UnreadableError(deepest, ", or: ".join(dict.fromkeys(said)))
+
+
+def _resolve(document: object, error: ErrorDetails) -> _Path:
+    """Keep those parts of an error's path that are keys and indexes of the document."""
+    path: list[str | int] = []
+    value: Any = document
+    for part in error["loc"]:
+        try:
+            value = value[part]
+        except (LookupError, TypeError):
+            continue
+        path.append(part)
+    if error["type"] == "missing":
+        path.append(error["loc"][-1])
+    return tuple(path)
+
+
+def _words(error: ErrorDetails) -> str:
+    return _WORDS.get(error["type"], error["msg"].removeprefix("Value error, "))
+
+
+def _dotted(path: _Path) -> str:
+    text = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in path)
+    return bounded(text.removeprefix(".")) or "the document"
