@@ -100,7 +100,8 @@ class ThreadPool:
         with self._wakeup:
             self._closed = False
             self._jobs.append(job)
-            if self._idle:
+            # An idle thread counts until it has taken its job: it must not be promised to two.
+            if self._idle >= len(self._jobs):
                 self._wakeup.notify()
                 return
             if self._threads >= self._limit:
