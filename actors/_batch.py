@@ -26,6 +26,7 @@ from loopwright.protocol import (
 # An attribute of an enum class costs as much as a small call.
 _PLANNED, _PREPARED = CallState.PLANNED, CallState.PREPARED
 _DISPATCHED, _SETTLED = CallState.DISPATCHED, CallState.SETTLED
+_NOT_STARTED = ResultStatus.NOT_STARTED
 _WORKER_GONE = "the worker that dispatched it is gone"
 
 
@@ -152,23 +153,26 @@ class Batch:
         for index in self.running.values():
             call = self.plan.calls[index]
             if call.effect.is_write:
-                self.settle(index, self.unknown(call, "it did not report in time and was abandoned"))
+                self.settle(
+                    index, self.unknown(call, "it did not report in time and was abandoned")
+                )
             else:
                 self.settle(index, self._cancelled(call))
         self.running.clear()
 
     def in_order(self) -> tuple[ToolResult, ...]:
         """Return the full batch in declared order."""
-        return tuple(self.results[call.call_id] for call in self.plan.calls)
+        results = self.results
+        return tuple([results[call.call_id] for call in self.plan.calls])
 
     @property
     def dispatched(self) -> int:
         """How many calls were handed to their tool."""
-        return sum(
-            self.results[call.call_id].status is not ResultStatus.NOT_STARTED
-            for call in self.plan.calls
-            if call.call_id in self.attempts
-        )
+        count = 0
+        for call_id in self.attempts:
+            if self.results[call_id].status is not _NOT_STARTED:
+                count += 1
+        return count
 
     def unknown(self, call: PlannedCall, why: str) -> ToolResult:
         """Make the result of a dispatched write about which nothing is known."""

@@ -22,7 +22,6 @@ from loopwright.protocol import (
     Fault,
     Head,
     InvocationEnded,
-    InvocationStarted,
     InvocationState,
     JsonValue,
     NeedsApproval,
@@ -101,6 +100,8 @@ class Core:
         "_verdict",
         "_worker",
         "folded",
+        "invocation_id",
+        "started",
         "state",
         "trail",
     )
@@ -115,6 +116,9 @@ class Core:
     ) -> None:
         p = folded.protocol
         self.folded = folded
+        self.started = p.started
+        """What was pinned at the start."""
+        self.invocation_id = p.started.invocation_id
         self.state = RunState.CREATED if p.reason is None else _AFTER_ENDING[p.reason.outcome]
         self.trail: list[RunState] = []
         """States entered while handling the last message, in order."""
@@ -165,16 +169,6 @@ class Core:
 
     # ------------------------------------------------------------ identity
     @property
-    def started(self) -> InvocationStarted:
-        """What was pinned at the start."""
-        return self.folded.protocol.started
-
-    @property
-    def invocation_id(self) -> str:
-        """Which invocation this is."""
-        return self.folded.protocol.started.invocation_id
-
-    @property
     def turn(self) -> int:
         """The number of the turn being worked on."""
         return self.folded.protocol.turn + 1
@@ -193,7 +187,7 @@ class Core:
         self._out.append(
             Commit(
                 Append(
-                    self.started.invocation_id,
+                    self.invocation_id,
                     self._fence,
                     first,
                     tuple(entry.line for entry in entries),
@@ -361,6 +355,7 @@ def outcome_of(folded: InvocationState, reason: Reason, cause: str | None = None
         proposal=folded.proposal(),
         question=p.question,
         cause=cause,
+        effects=tuple(business.effects.values()),
         history=folded.history(),
         state_version=p.seq,
     )

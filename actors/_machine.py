@@ -48,6 +48,7 @@ from loopwright.protocol import (
 from ._clock import Instant
 from ._turns import Turns
 
+_BEGINNINGS = frozenset({Start, Recover, Grant})
 _FROM_PEOPLE = (Cancel, Answer, Grant)
 
 
@@ -71,7 +72,9 @@ class Machine(Turns):
         if self._late(message):
             return (Late(kind.__name__),)
         allowed = TABLE[self.state].get(kind)
-        if allowed is None or self._misplaced(kind):
+        if allowed is None or (
+            (self._next_seq == 1 or kind in _BEGINNINGS) and self._misplaced(kind)
+        ):
             raise self._refusal(message)
         self._allowed = allowed
         self._handle(message)

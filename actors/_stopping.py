@@ -94,15 +94,13 @@ class Stopping(Core):
 
     def _interrupt(self, *, writes: bool) -> None:
         if self._deciding is not None:
-            self._out.append(CancelDecide(self.started.invocation_id, self._deciding))
+            self._out.append(CancelDecide(self.invocation_id, self._deciding))
         if self._batch is None:
             return
         for name, index in self._batch.running.items():
             call = self._batch.plan.calls[index]
             if writes or not call.effect.is_write:
-                self._out.append(
-                    Interrupt(self.started.invocation_id, self.turn, name, call.tool_name)
-                )
+                self._out.append(Interrupt(self.invocation_id, self.turn, name, call.tool_name))
 
     def _grace_over(self) -> None:
         """Wait no longer: what has not reported by now is interrupted and given up."""

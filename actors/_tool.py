@@ -103,6 +103,7 @@ class Tool(Generic[P, R]):
         self._effect_key = effect_key
         self._context_parameter, fields = _parameters(function, name)
         self._adapter = _adapter(name, fields)
+        self._validate = self._adapter.validator.validate_python
         parameters = self._adapter.json_schema()
         parameters.pop("title", None)
         self.schema_version = digest(cast("JsonValue", parameters))[:16]
@@ -124,14 +125,16 @@ class Tool(Generic[P, R]):
             InvalidArgumentsError: If they don't fit; the text names each path at fault.
         """
         try:
-            checked: Any = self._adapter.validate_python(arguments)
+            checked: Any = self._validate(arguments)
         except ValidationError as error:
             raise InvalidArgumentsError(_explain(error)) from None
-        values = cast("dict[str, Any]", vars(checked))
-        if len(values) == len(arguments) and all(
-            arguments.get(name, _MISSING) is value for name, value in values.items()
-        ):
-            return arguments, checked
+        values: dict[str, Any] = checked.__dict__
+        if len(values) == len(arguments):
+            for name, value in values.items():
+                if arguments.get(name, _MISSING) is not value:
+                    break
+            else:
+                return arguments, checked
         return self._adapter.dump_python(checked, mode="json"), checked
 
     def effect_key_of(self, checked: Any) -> EffectKey | None:
@@ -140,8 +143,7 @@ class Tool(Generic[P, R]):
 
     def bind(self, arguments: JsonObject, context: Callable[[], ToolContext]) -> Mapping[str, Any]:
         """Turn checked arguments into keyword arguments for `function`."""
-        checked: Any = self._adapter.validate_python(arguments)
-        values = dict(cast("dict[str, Any]", vars(checked)))
+        values: dict[str, Any] = self._validate(arguments).__dict__
         if self._context_parameter is not None:
             values[self._context_parameter] = context()
         return values

@@ -77,7 +77,7 @@ class Turns(Stopping):
         self._enter(RunState.MODEL_THINKING)
         self._out.append(
             Decide(
-                self.started.invocation_id,
+                self.invocation_id,
                 self.turn,
                 folded.business.goal,
                 folded.history(),
@@ -123,7 +123,7 @@ class Turns(Stopping):
         request = before.request if before is not None else None
         self._out.append(
             Validate(
-                self.started.invocation_id,
+                self.invocation_id,
                 self.turn,
                 decision,
                 self.started.principal,
@@ -268,7 +268,7 @@ class Turns(Stopping):
         name, number = batch.dispatch(index)
         self._out.append(
             Execute(
-                self.started.invocation_id,
+                self.invocation_id,
                 self.turn,
                 call.call_id,
                 name,

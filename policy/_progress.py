@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from loopwright.protocol import AnyCall, Stalled, ToolCall, ToolResult, canonical, dumps
 
@@ -30,36 +31,44 @@ class Progress:
 DEFAULT_PROGRESS = Progress()
 
 
-@dataclass(frozen=True, slots=True)
-class Streak:
+class Streak(NamedTuple):
     """How often the last batch ran in a row, and with what results."""
 
     fingerprint: bytes = b""
     results: tuple[ToolResult, ...] = ()
-    count: int = 0
+    runs: int = 0
+    said: list[bytes] | None = None
+    """What the results say, once somebody had to know."""
 
     def assess(self, fingerprint: bytes, rule: Progress) -> Stalled | None:
         """Judge a batch before it runs."""
-        if fingerprint != self.fingerprint or self.count < rule.max_repeats:
+        if fingerprint != self.fingerprint or self.runs < rule.max_repeats:
             return None
         what = "with the same results" if rule.results_must_repeat else "in a row"
-        return Stalled("repeated_plan", f"the same batch ran {self.count} times {what}")
+        return Stalled("repeated_plan", f"the same batch ran {self.runs} times {what}")
 
     def observe(
         self, fingerprint: bytes, results: tuple[ToolResult, ...], rule: Progress
     ) -> Streak:
         """Take in a batch that has run, and what it returned."""
-        same = fingerprint == self.fingerprint and (
-            not rule.results_must_repeat or said(results) == said(self.results)
-        )
-        return Streak(fingerprint, results, self.count + 1 if same else 1)
+        if fingerprint != self.fingerprint:
+            return Streak(fingerprint, results, 1)
+        if not rule.results_must_repeat:
+            return Streak(fingerprint, results, self.runs + 1)
+        now = said(results)
+        before = said(self.results) if self.said is None else self.said
+        return Streak(fingerprint, results, self.runs + 1 if now == before else 1, now)
 
 
 def said(results: Iterable[ToolResult]) -> list[bytes]:
     """Tell what a batch returned, so that it can be compared: in any order, without call ids."""
     return sorted(
-        dumps([r.tool_name, r.status, r.output, r.error and [r.error.category, r.error.message]])
-        for r in results
+        [
+            dumps(
+                [r.tool_name, r.status, r.output, r.error and [r.error.category, r.error.message]]
+            )
+            for r in results
+        ]
     )
 
 

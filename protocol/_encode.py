@@ -24,6 +24,7 @@ from ._json import INT_BOUND, MAX_DEPTH, JsonObject, JsonValue, replace_surrogat
 
 _Parents: TypeAlias = tuple[object, ...]
 _MAX_NAME = 100
+_SMALL = 2**63
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,13 +43,36 @@ def to_json(value: object) -> Encoded:
     → U+FFFD. If any part has no form, the whole becomes ``{"unserializable": "<type>"}``.
     """
     try:
-        return Encoded(_encoded(value, ()))
+        return Encoded(_flat(value) or _encoded(value, ()))
     except _NoFormError as error:
         name = error.name
     except Exception:  # noqa: BLE001 - the tool has run: whatever goes wrong here is no failure
         # Plain containers can fail too: one that changes in another thread, or a full stack.
         name = _type_name(value)
     return Encoded({"unserializable": name}, unserializable=True)
+
+
+def _flat(value: object) -> JsonObject | None:
+    """Copy a plain object of plain texts and small numbers, which is what most tools return."""
+    if type(value) is not dict:
+        return None
+    given = cast("dict[object, object]", value)
+    flat: JsonObject = {}
+    for key, item in given.items():
+        kind = type(item)
+        if type(key) is not str or not key.isascii():
+            return None
+        if kind is str:
+            if not cast("str", item).isascii():
+                return None
+        elif (
+            item is not None
+            and kind is not bool
+            and (kind is not int or not -_SMALL < cast("int", item) < _SMALL)
+        ):
+            return None
+        flat[key] = cast("JsonValue", item)
+    return flat
 
 
 def encode(value: object) -> bytes:

@@ -86,6 +86,8 @@ class Outcome:
     question: str
     cause: str | None
     """What went wrong, one sentence."""
+    effects: tuple[EffectEntry, ...]
+    """Every write that was dispatched, and what is known of it."""
     history: History
     state_version: int
     """Seq of the last durable record."""

@@ -123,7 +123,7 @@ def test_another_batch_is_progress() -> None:
     rule = Progress()
     streak = run(rule, "a", "a", "a")
     assert streak.assess(b"other", rule) is None
-    assert streak.observe(b"other", result("a"), rule).count == 1
+    assert streak.observe(b"other", result("a"), rule).runs == 1
 
 
 def test_the_reference_controller_counts_the_batch_alone() -> None:
@@ -132,4 +132,4 @@ def test_the_reference_controller_counts_the_batch_alone() -> None:
     assert Streak().assess(b"plan", rule) is None
     streak = Streak().observe(b"plan", result("a"), rule)
     assert streak.assess(b"plan", rule) is not None
-    assert streak.observe(b"plan", result("b"), rule).count == 2
+    assert streak.observe(b"plan", result("b"), rule).runs == 2
