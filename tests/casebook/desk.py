@@ -21,7 +21,7 @@ from loopwright.protocol import (
     ToolResult,
     loads,
 )
-from loopwright.stores import MemoryStore, Store
+from loopwright.stores import AppendResult, MemoryStore, Store
 from loopwright.testing import ScriptedModel, Step, VirtualClock
 
 Wire = Mapping[str, object]
@@ -109,20 +109,11 @@ async def journal(runtime: Runtime, invocation_id: str) -> list[Record]:
     return [record async for record in runtime.get(invocation_id).events()]
 
 
-class FlakyStore:
-    """A store in memory that fails as it is told.
+class WrappedStore:
+    """A store in memory whose inside a test may look at, or exchange."""
 
-    Args:
-        fail: Given the number of an append, from 1, the error to raise instead, if any.
-        stored: Whether a failing append is stored all the same.
-    """
-
-    def __init__(self, fail: Callable[[int], Exception | None], *, stored: bool = False) -> None:
+    def __init__(self) -> None:
         self.inner = MemoryStore()
-        self.batches: list[Sequence[Append]] = []
-        """Every batch it was given."""
-        self._fail = fail
-        self._stored = stored
 
     async def open(self) -> None:
         await self.inner.open()
@@ -130,14 +121,8 @@ class FlakyStore:
     async def close(self) -> None:
         await self.inner.close()
 
-    async def append(self, batch: Sequence[Append]) -> Sequence[Any]:
-        self.batches.append(batch)
-        error = self._fail(len(self.batches))
-        if error is None:
-            return await self.inner.append(batch)
-        if self._stored:
-            await self.inner.append(batch)
-        raise error
+    async def append(self, batch: Sequence[Append]) -> Sequence[AppendResult]:
+        return await self.inner.append(batch)
 
     async def load(self, invocation_id: InvocationId, *, after: int = 0) -> Stored:
         return await self.inner.load(invocation_id, after=after)
@@ -163,3 +148,38 @@ class FlakyStore:
 
     async def heartbeat(self, worker: str, ttl: float) -> None:
         await self.inner.heartbeat(worker, ttl)
+
+
+class FlakyStore(WrappedStore):
+    """A store that fails as it is told.
+
+    Args:
+        fail: Given the number of an append, from 1, the error to raise instead, if any.
+        stored: Whether a failing append is stored all the same.
+    """
+
+    def __init__(self, fail: Callable[[int], Exception | None], *, stored: bool = False) -> None:
+        super().__init__()
+        self.batches: list[Sequence[Append]] = []
+        """Every batch it was given."""
+        self._fail = fail
+        self._stored = stored
+
+    async def append(self, batch: Sequence[Append]) -> Sequence[AppendResult]:
+        self.batches.append(batch)
+        error = self._fail(len(self.batches))
+        if error is None:
+            return await self.inner.append(batch)
+        if self._stored:
+            await self.inner.append(batch)
+        raise error
+
+
+class ForgetfulStore(WrappedStore):
+    """A store that can be emptied, so that a test sees what the runtime alone keeps."""
+
+    async def empty(self) -> None:
+        """Forget everything; nothing may be running."""
+        await self.inner.close()
+        self.inner = MemoryStore()
+        await self.inner.open()

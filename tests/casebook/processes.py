@@ -31,7 +31,7 @@ class Worker:
         """Wait for the line it reports with."""
         assert self._process.stdout is not None
         line = await anyio.to_thread.run_sync(self._process.stdout.readline)
-        return loads(line) if line else None
+        return loads(line.encode()) if line else None
 
     def kill(self) -> None:
         """Kill it at once, as a machine that loses power would."""

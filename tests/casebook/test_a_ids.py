@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import Counter
 
 import pytest
-from casebook.desk import agent, batch, call, play, shown, sleep
 
+from casebook.desk import agent, batch, call, play, shown, sleep
 from loopwright import Final, Reason, Runtime, tool
 from loopwright.testing import ScriptedModel, VirtualClock
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import Counter
 
 import pytest
-from casebook.desk import Played, agent, batch, call, sleep
 
+from casebook.desk import Played, agent, batch, call, sleep
 from loopwright import Reason, Runtime, ToolCalls, tool
 from loopwright.testing import ScriptedModel, VirtualClock
 

@@ -6,8 +6,8 @@ import asyncio
 from collections import Counter
 
 import pytest
-from casebook.desk import FlakyStore, agent, batch, call, play, sleep
 
+from casebook.desk import FlakyStore, agent, batch, call, play, sleep
 from loopwright import Final, Reason, Runtime, ToolCalls, tool
 from loopwright.protocol import StoreError
 from loopwright.testing import ScriptedModel, VirtualClock, settle

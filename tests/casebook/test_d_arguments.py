@@ -8,13 +8,13 @@ from decimal import Decimal
 from pathlib import Path
 
 import pytest
-from casebook.desk import agent, batch, call, play
 
+from casebook.desk import agent, batch, call, play
 from loopwright import Agent, ConfigurationError, Final, Policy, Reason, Runtime, ToolCalls, tool
 from loopwright.policy import Access, writes
 from loopwright.protocol import JsonObject, ToolCall
 from loopwright.stores import MemoryStore, SQLiteStore, Store
-from loopwright.testing import ScriptedModel, VirtualClock
+from loopwright.testing import ScriptedModel, Step, VirtualClock
 
 pytestmark = pytest.mark.anyio
 
@@ -266,7 +266,7 @@ async def test_b35_tools_of_one_name_are_refused_or_stay_apart() -> None:
     with pytest.raises(ConfigurationError, match="two tools named 'send'"):
         agent(idle, send_1, send_2)
 
-    steps = [batch(call("1", "send")), batch(call("2", "read_file")), Final("done")]
+    steps: list[Step] = [batch(call("1", "send")), batch(call("2", "read_file")), Final("done")]
     desks = [
         Agent("one", model=idle, tools=[send_1]),
         Agent("two", model=ScriptedModel(steps), tools=[send_2, dashed, underlined]),

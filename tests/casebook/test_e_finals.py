@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from casebook.desk import batch, call, play
 
+from casebook.desk import batch, call, play
 from loopwright import Final, Reason, tool
 from loopwright.testing import Step
 

@@ -7,8 +7,8 @@ from collections import Counter
 from datetime import UTC, datetime
 
 import pytest
-from casebook.desk import agent, batch, call, journal, play, sleep
 
+from casebook.desk import agent, batch, call, journal, play, sleep
 from loopwright import Budget, Final, ModelRequest, Policy, Reason, Runtime, tool
 from loopwright.protocol import InvocationEnded
 from loopwright.testing import ScriptedModel, Step, VirtualClock, settle

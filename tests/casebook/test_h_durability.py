@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Any, cast
 
 import pytest
+
 from casebook.desk import FlakyStore, agent, batch, call, play
 from casebook.processes import Worker
 from casebook.worker import RUNS, WRITES, clerk
-
 from loopwright import Final, ModelRequest, Reason, Runtime, tool
 from loopwright.protocol import (
     JsonValue,
@@ -78,7 +78,7 @@ async def test_b59_metadata_that_is_no_json_is_refused_at_once(name: str) -> Non
     """B59: the error names the path, and comes before the model is asked or anything is stored."""
     model = ScriptedModel([Final("done")])
     async with Runtime([agent(model)], clock=VirtualClock()) as runtime:
-        for metadata in ({name: EXOTIC[name]}, {"ok": 1, **{name: EXOTIC[name]}}):
+        for metadata in ({name: EXOTIC[name]}, {"ok": 1, name: EXOTIC[name]}):
             with pytest.raises(RemoteProtocolError) as caught:
                 await runtime.run("desk", "the goal", metadata=cast("JsonValue", metadata))
             assert caught.value.where == f"metadata.{name}"

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncGenerator, Iterable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import cast
 
 import pytest
+
 from casebook.desk import Wire, agent, batch, call, journal
 from casebook.processes import Worker, lines
 from casebook.worker import clerk, operator
-
 from loopwright import Agent, Final, LoopwrightError, Outcome, Policy, Reason, Run, Runtime, tool
 from loopwright.policy import writes
 from loopwright.protocol import (
@@ -30,6 +30,7 @@ from loopwright.protocol import (
     InvocationStateError,
     Principal,
     Proposal,
+    Record,
     RemoteProtocolError,
     TurnProposed,
     UnknownProposalError,
@@ -70,7 +71,7 @@ def digest(outcome: Outcome) -> str:
 
 
 @asynccontextmanager
-async def asked(*batches: Wire) -> AsyncIterator[tuple[Runtime, Bank, list[Outcome]]]:
+async def asked(*batches: Wire) -> AsyncGenerator[tuple[Runtime, Bank, list[Outcome]]]:
     """A runtime with one run for each batch, all of them waiting for a human."""
     bank = Bank(ScriptedModel([*batches, *(Final("done") for _ in batches)]))
     async with Runtime([bank.agent], clock=VirtualClock()) as runtime:
@@ -103,7 +104,7 @@ async def test_b72_a_call_found_in_the_journal_is_not_assumed_approved() -> None
     bank, store, name = Bank(ScriptedModel([])), MemoryStore(), InvocationId("seeded")
     at = time.time()
     proposal = Proposal(parse_decision(transfers(1)), NO_USAGE)
-    seeded = [
+    seeded: list[Record] = [
         InvocationStarted(name, "desk", "1", "1", "the goal", Principal(), Budget(), at),
         TurnProposed(1, proposal, at),
     ]

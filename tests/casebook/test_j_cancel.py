@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import threading
 import time
 from pathlib import Path
 
 import pytest
+
 from casebook.desk import Played, agent, batch, call, play, sleep
 from casebook.processes import Worker
-
-from loopwright import Budget, Final, Policy, Reason, Runtime, tool
+from loopwright import Budget, Final, ModelRequest, Policy, Reason, Runtime, tool
 from loopwright.testing import ScriptedModel, Step, VirtualClock, settle
 
 pytestmark = pytest.mark.anyio
@@ -28,7 +29,7 @@ async def test_b86_a_tool_that_swallows_its_cancellation_ends_nothing_but_itself
     async def stubborn() -> str:
         try:
             await sleep(clock, 10)
-        except BaseException:
+        except BaseException:  # noqa: BLE001 - what the case is about
             return "fine"
         return "in time"
 
@@ -57,10 +58,8 @@ async def test_b86_a_tool_that_never_ends_is_abandoned(
     @tool(effect=effect)
     async def endless() -> None:
         while not let_go:
-            try:
+            with contextlib.suppress(BaseException):
                 await sleep(clock, 10)
-            except BaseException:
-                continue
 
     model = ScriptedModel([batch(call("1", "endless"))])
     desk = agent(model, endless, policy=Policy(cancel_grace=1))
@@ -86,11 +85,11 @@ class Blocking:
 
     def __init__(self) -> None:
         self.let_go = threading.Event()
-        self.returned = 0
+        self.returned = threading.Event()
 
     def block(self) -> str:
         self.let_go.wait(3)
-        self.returned += 1
+        self.returned.set()
         return "too late"
 
 
@@ -116,8 +115,7 @@ async def test_b88_a_blocking_tool_blocks_nobody_else(effect: str, status: str) 
         outcome = await runtime.run("desk", "the goal")
         seconds = time.monotonic() - began
         blocking.let_go.set()
-        while not blocking.returned:
-            await asyncio.sleep(0.001)
+        await asyncio.to_thread(blocking.returned.wait, 3)
         await settle()
         after = await runtime.outcome(outcome.invocation_id)
     ticker.cancel()
@@ -156,6 +154,27 @@ async def test_b88_fifty_blocked_threads_leave_room_for_a_fast_tool() -> None:
     assert outcome.completed
     assert Played(outcome, model).statuses == ["timeout"] * 50 + ["ok"]
     assert seconds < 0.5
+
+
+async def test_b88_one_idle_thread_is_not_promised_to_two_calls() -> None:
+    """B88: calls of a blocking tool wait for one another only where all its threads are busy."""
+    both = threading.Barrier(2)
+    pair = batch(*(call(str(n), "meet", {"alone": False}) for n in (2, 3)))
+
+    @tool(effect="read", timeout=3)
+    def meet(alone: bool) -> None:
+        if not alone:
+            both.wait(1)
+
+    async def once_the_thread_is_idle(request: ModelRequest) -> Step:
+        await asyncio.sleep(0.02)
+        return pair
+
+    first = batch(call("1", "meet", {"alone": True}))
+    model = ScriptedModel([first, once_the_thread_is_idle, Final("done")])
+    async with Runtime([agent(model, meet)]) as runtime:
+        outcome = await runtime.run("desk", "the goal")
+    assert Played(outcome, model).statuses == ["ok"] * 3
 
 
 async def test_b88_a_blocked_thread_does_not_keep_the_process(tmp_path: Path) -> None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import itertools
 
 import pytest
-from casebook.desk import batch, call, play
 
+from casebook.desk import batch, call, play
 from loopwright import Budget, Policy, Progress, Reason, tool
 from loopwright.testing import Step
 

@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import NoReturn
 
 from casebook.desk import batch, call
-
 from loopwright import Agent, Budget, Final, ModelRequest, Policy, Runtime, tool
 from loopwright.policy import tool_named
 from loopwright.protocol import dumps
