@@ -114,7 +114,7 @@ def test_the_same_batch_with_the_same_results_is_stopped_before_it_runs_again() 
 
 def test_results_that_change_are_progress() -> None:
     """Polling goes on for as long as something new comes back."""
-    assert run(Progress(), *"abcdefgh").count == 1
+    assert run(Progress(), *"abcdefgh").runs == 1
     assert run(Progress(), *"aabbaabb").assess(b"plan", Progress()) is None
 
 
