@@ -106,7 +106,8 @@ class Supervisor(Actor):
         A command is answered once everything it made the machine write is durable.
         """
         if self._left:
-            return self._too_late(message)
+            self._too_late(message)
+            return None
         before = self._sent
         try:
             self._step(message)
