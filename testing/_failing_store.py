@@ -24,6 +24,11 @@ class FailingStore:
         """Let one more append fail: a transient error is raised, any other refuses the batch."""
         self._errors.append(error)
 
+    @property
+    def failures_left(self) -> int:
+        """How many arranged failures have not happened."""
+        return len(self._errors)
+
     async def open(self) -> None:
         """Make the store ready; as there."""
         await self._store.open()

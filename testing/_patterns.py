@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from enum import Enum
 from typing import Any, Final, TypeGuard
 
 from loopwright.protocol import Commit, bounded, decode_record
@@ -161,7 +162,7 @@ def _name(pattern: object) -> str:
 
 
 def _show(value: object) -> str:
-    return bounded(repr(value), _SHOWN)
+    return bounded(repr(value.value if isinstance(value, Enum) else value), _SHOWN)
 
 
 def _call(name: str, arguments: Sequence[str], named: Mapping[str, object]) -> str:

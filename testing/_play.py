@@ -127,6 +127,8 @@ class _Player:
         self._look_after_tasks()
         for event in self._world.unmentioned():
             raise self._mismatch("nothing more", str(event))
+        if self._store.failures_left:
+            raise self._mismatch("an append that fails", "no append after fail_commit")
 
     async def close(self) -> None:
         for task in self._tasks:

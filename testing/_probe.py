@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
-from typing import Any, TypeAlias, cast
+from typing import Any, TypeAlias, TypeGuard, cast
 
 from loopwright.actors.kernel import Actor, ActorDeadError, ActorRef, ActorSystem, Request
 
@@ -61,11 +61,14 @@ class _Recorder(Actor):
         self._take = take
 
     def on_receive(self, message: Any) -> object:
-        if not isinstance(message, Request):
+        if not _is_request(message):
             return self._take(message)
-        request: Request[Any] = message
-        answer = self._take(request.message)
+        answer = self._take(message.message)
         if answer is not None:
             with suppress(ActorDeadError):
-                request.reply_to.tell(answer)
+                message.reply_to.tell(answer)
         return None
+
+
+def _is_request(message: object) -> TypeGuard[Request[Any]]:
+    return isinstance(message, Request)

@@ -101,10 +101,14 @@ def _refuse_later_verbs(document: Mapping[object, object]) -> None:
 
 
 def _explain(document: object, errors: Sequence[ErrorDetails]) -> _UnreadableError:
-    """Take the errors that lie deepest in the document: of a union, the meant alternative."""
-    paths = [_resolve(document, error) for error in errors]
+    """Take the errors that lie deepest in the document: of a union, the meant alternative.
+
+    Among equals an unknown key comes first: it is often the missing one, misspelled.
+    """
+    ordered = sorted(errors, key=lambda error: error["type"] != "extra_forbidden")
+    paths = [_resolve(document, error) for error in ordered]
     deepest = max(paths, key=len)
-    said = [_words(e) for e, path in zip(errors, paths, strict=True) if path == deepest]
+    said = [_words(e) for e, path in zip(ordered, paths, strict=True) if path == deepest]
     return _UnreadableError(deepest, ", or: ".join(dict.fromkeys(said)))
 
 

@@ -24,8 +24,10 @@ async def test_a_transient_failure_is_raised_once() -> None:
     store = FailingStore(MemoryStore())
     await store.open()
     store.fail_next(StoreError("busy", transient=True))
+    assert store.failures_left == 1
     with pytest.raises(StoreError, match="busy"):
         await store.append([FIRST])
+    assert store.failures_left == 0
     assert await store.append([FIRST]) == [None]
 
 
