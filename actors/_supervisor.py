@@ -38,7 +38,8 @@ from loopwright.protocol import (
     Validate,
 )
 
-from ._clock import Clock, Timer
+from ._clock import Clock, Instant, Timer
+from ._core import LINGER
 from ._machine import Machine
 from ._service import answer
 from ._trace import RunObserver, notify, of_input, of_output, transition
@@ -84,6 +85,7 @@ class Supervisor(Actor):
         observers: tuple[RunObserver, ...],
     ) -> None:
         super().__init__()
+        self._me = self.actor_ref
         self._machine = machine
         self._routes = routes
         self._tracker = tracker
@@ -108,20 +110,28 @@ class Supervisor(Actor):
         if self._left:
             self._too_late(message)
             return None
-        before = self._sent
+        machine, sent, now = self._machine, self._sent, self._clock.now()
         try:
-            self._step(message)
+            outputs = self._observed(message, now) if self._observers else machine.on(message, now)
         except ProtocolError:
-            if (outcome := self._machine.resting) is not None:
+            if (outcome := machine.resting) is not None:
                 # Woken for something it can't grant, it rests as before.
                 self._leave(outcome)
             raise
+        for output in outputs:
+            to = self._addressee(output)
+            if to is not None:
+                to.tell(Request(output, self._me, self._context))
+            elif isinstance(output, Rested):
+                self._leave(output.outcome)
+        if self._timer is None or self._timer_at > now.monotonic + LINGER:
+            self._keep_timer(machine.wake_at)
         if isinstance(message, Committed):
             self._settle(message.last_seq)
             self._progressed()
         elif isinstance(message, CommitFailed):
             self._fail(message.error)
-        elif type(message) in _COMMANDS and self._sent > before:
+        elif type(message) in _COMMANDS and self._sent > sent:
             return self._durable(self._sent)
         return None
 
@@ -130,20 +140,6 @@ class Supervisor(Actor):
         if self._timer is not None:
             self._timer.cancel()
         self._fail("the runtime was closed before it was durable")
-
-    def _step(self, message: Input) -> None:
-        machine = self._machine
-        if self._observers:
-            state, turn = machine.state, machine.turn
-            outputs = machine.on(message, self._clock.now())
-            self._context.copy().run(self._observe, message, outputs, state, turn)
-        else:
-            outputs = machine.on(message, self._clock.now())
-        for output in outputs:
-            self._send(output)
-        wake_at = machine.wake_at
-        if wake_at is not None and (self._timer is None or wake_at < self._timer_at):
-            self._arm(wake_at)
 
     def _leave(self, outcome: Outcome) -> None:
         self._left = True
@@ -156,35 +152,39 @@ class Supervisor(Actor):
             msg = f"invocation {invocation_id} has come to rest: it is to be spoken to in the store"
             raise ActorDeadError(msg)
 
-    def _send(self, output: Output) -> None:
+    def _addressee(self, output: Output) -> ActorRef[Any] | None:
+        """Who an output is for; nobody, if it only says what has happened."""
+        routes = self._routes
         match output:
             case Execute() | Interrupt():
-                to = self._routes.executors[output.tool_name]
+                return routes.executors[output.tool_name]
             case Commit():
                 self._sent = output.append.last_seq
-                to = self._routes.committer
+                return routes.committer
             case Assess() | Observe():
-                to = self._tracker
+                return self._tracker
             case Validate():
-                to = self._routes.validator
+                return routes.validator
             case Decide() | CancelDecide():
-                to = self._routes.decider
-            case Rested():
-                self._leave(output.outcome)
-                return
-            case Late():
-                return
-        to.tell(Request(output, self.actor_ref, self._context))
+                return routes.decider
+            case Rested() | Late():
+                return None
 
     # ------------------------------------------------------------ time
-    def _arm(self, wake_at: float) -> None:
+    def _keep_timer(self, wake_at: float | None) -> None:
+        """Set the timer, if it is to fire sooner than it would.
+
+        It is never moved back, and not looked at where it is due within a moment anyway: firing
+        early costs a tick that finds nothing due, moving it would cost something every message.
+        """
+        if wake_at is None or (self._timer is not None and wake_at >= self._timer_at):
+            return
         if self._timer is not None:
             self._timer.cancel()
         self._timer_at = wake_at
         self._timer = self._clock.call_at(wake_at, self._wake)
 
     def _wake(self) -> None:
-        """The timer is not moved for every message: it may fire early, and is set anew then."""
         self._timer = None
         answer(self.actor_ref, Tick())
 
@@ -210,6 +210,14 @@ class Supervisor(Actor):
         self._unsettled.clear()
 
     # ------------------------------------------------------------ trace
+    def _observed(self, message: Input, now: Instant) -> tuple[Output, ...]:
+        """Handle a message under the eyes of the observers, in the caller's context."""
+        machine = self._machine
+        state, turn = machine.state, machine.turn
+        outputs = machine.on(message, now)
+        self._context.copy().run(self._observe, message, outputs, state, turn)
+        return outputs
+
     def _observe(self, message: Input, outputs: tuple[Output, ...], state: Any, turn: int) -> None:
         invocation_id = self._machine.started.invocation_id
         came = of_input(invocation_id, turn, message)

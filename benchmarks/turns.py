@@ -13,7 +13,7 @@ import json
 import statistics
 import subprocess
 import sys
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from typing import Any
 
 import _floor
@@ -151,7 +151,7 @@ def _import_memory(figures: dict[str, Any]) -> None:
     figures["T10 floor, MB after import pydantic"] = measure("pydantic")
 
 
-def _median(values: Any) -> float:
+def _median(values: Iterable[float]) -> float:
     return round(statistics.median(values), 2)
 
 
