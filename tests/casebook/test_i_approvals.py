@@ -253,6 +253,26 @@ async def test_b77_an_approval_that_nobody_waits_for_is_refused() -> None:
         assert bank.transferred == [1]
 
 
+async def test_b77_a_refused_approval_disturbs_nobody() -> None:
+    """B77: who looks on meanwhile sees the run at rest, and it stays free for any other process."""
+    async with asked(transfers(1)) as (runtime, _, [before]):
+        name = before.invocation_id
+        refused, outcome, records = await asyncio.gather(
+            runtime.approve(name, "ghost", by="bo"),
+            runtime.outcome(name),
+            journal(runtime, name),
+            return_exceptions=True,
+        )
+        assert isinstance(refused, UnknownProposalError)
+        assert isinstance(outcome, Outcome)
+        assert (outcome.reason, outcome.proposal) == (before.reason, before.proposal)
+        assert isinstance(records, list)
+        assert records[-1].kind == "suspended"
+        assert runtime.statistics()[0] == 0
+        (listed,) = await runtime.invocations()
+        assert listed.owner is None
+
+
 async def test_b82_a_cancel_beats_a_pending_approval() -> None:
     """B82: what was waiting is never started, a later yes finds nothing, and new runs work."""
     async with asked(transfers(1), transfers(2)) as (runtime, bank, [before, _]):
