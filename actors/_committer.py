@@ -69,7 +69,7 @@ class Committer(Service[Commit]):
             # If it fails, the waiting way tries again and reports.
             with suppress(Exception):
                 results = self._now.append_nowait([request.message.append for request in group])
-        if results is None:
+        if results is None or len(results) != len(group):
             self.spawn(self._write(group), name="commit")
         else:
             self._writing = False
@@ -87,7 +87,11 @@ class Committer(Service[Commit]):
         """Append with retries: the same records under the same seqs, so a repeat is harmless."""
         for attempt in range(RETRIES + 1):
             try:
-                return await self._store.append(batch)
+                results = await self._store.append(batch)
+                if len(results) == len(batch):
+                    return results
+                text = f"the store gave {len(results)} results for {len(batch)} appends"
+                return [StoreError(text)] * len(batch)
             except StoreError as error:
                 if not error.transient or attempt == RETRIES:
                     return [error] * len(batch)

@@ -25,6 +25,7 @@ from loopwright.protocol import (
     InvocationState,
     JsonValue,
     NeedsApproval,
+    NoticeInjected,
     Outcome,
     Output,
     Proposal,
@@ -209,6 +210,13 @@ class Core:
         """The reply this turn is about."""
         assert self._proposal is not None
         return self._proposal
+
+    def _notices(self) -> list[NoticeInjected]:
+        """What the model was told before this turn, to be journaled with it, once."""
+        if self._notice is None:
+            return []
+        notice, self._notice = self._notice, None
+        return [NoticeInjected(self.turn, "soft_stop", notice, self._now.wall)]
 
     def _committed_turn(
         self, batch: Batch | None = None, *, fault: Fault | None = None

@@ -36,7 +36,13 @@ class Stopping(Core):
         requested = CancelRequested(message.reason, message.by, self._now.wall)
         if self.state is not RunState.CANCELLING:
             self._stop(Reason.CANCELLED, message.reason or None, hard=message.hard, told=requested)
-        elif message.hard:
+            return
+        if not self._store_lost and self._stop_reason is not Reason.CANCELLED:
+            # A person's word goes before whatever else it is stopping for.
+            self._stop_reason = Reason.CANCELLED
+            self._stop_cause = message.reason or self._stop_cause
+            self._commit([requested], head=self._head(None))
+        if message.hard:
             self._grace_over()
 
     def _on_commit_failed(self, message: CommitFailed) -> None:
@@ -57,6 +63,10 @@ class Stopping(Core):
         if self._ending or self.state is RunState.CANCELLING:
             return
         self._deciding = None
+        if self._outstanding and message.service == "Committer":
+            # What became of the commits under way nobody will say any more.
+            self._store_lost = True
+            self._outstanding.clear()
         self._stop(Reason.INTERNAL_ERROR, f"{message.service} failed: {message.error}", hard=True)
 
     def _stop(
@@ -128,7 +138,7 @@ class Stopping(Core):
         records: list[Record] = [told] if told is not None else []
         self._take_open_turn()
         if self._batch is not None and self._proposal is not None:
-            records.append(self._committed_turn(self._batch))
+            records += [*self._notices(), self._committed_turn(self._batch)]
             self._batch = None
         self._end(reason, records=records, cause=cause)
 

@@ -33,7 +33,6 @@ from loopwright.protocol import (
     JsonValue,
     Malformed,
     NeedsApproval,
-    NoticeInjected,
     Observe,
     Observed,
     Plan,
@@ -343,10 +342,3 @@ class Turns(Stopping):
         self._enter(RunState.COMPACT_OR_SAVE)
         records: list[Record] = [*self._notices(), self._committed_turn(batch)]
         self._end(reason, records=records, cause=cause)
-
-    def _notices(self) -> list[NoticeInjected]:
-        """What the model was told before this turn, to be journaled with it, once."""
-        if self._notice is None:
-            return []
-        notice, self._notice = self._notice, None
-        return [NoticeInjected(self.turn, "soft_stop", notice, self._now.wall)]

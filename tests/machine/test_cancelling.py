@@ -202,11 +202,20 @@ def test_a_cancel_comes_too_late_once_the_end_is_on_its_way() -> None:
     assert run.reason is Reason.COMPLETED
 
 
-def test_the_first_reason_stays() -> None:
-    """A cancel during a drain for another reason does not become the reason."""
+def test_a_cancel_goes_before_the_reason_it_is_already_stopping_for() -> None:
+    """Precedence: cancelled before deadlines and budgets; it is durable like any other cancel."""
     budget, policy = Budget(max_active_seconds=10), Policy(cancel_grace=2)
     run = Driver(budget, policy).start().propose("pay").later(10)
     assert run.machine.wake_at == 12
     run.cancel().later(2)
-    assert run.reason is Reason.TIME_BUDGET_EXHAUSTED
+    assert run.reason is Reason.CANCELLED
     assert run.statuses() == ["outcome_unknown"]
+    assert [kind for commit in run.commits for kind in commit].count("cancel_requested") == 1
+
+
+def test_a_turn_cut_short_keeps_the_notice_its_model_was_shown() -> None:
+    """What the model was told is journaled with the turn, also where that turn is interrupted."""
+    run = Driver(Budget(max_steps=2)).start().turn("read").propose("read").cancel().done("read")
+    assert run.reason is Reason.CANCELLED
+    assert [kind for commit in run.commits for kind in commit].count("notice_injected") == 1
+    assert run.machine.folded.business.turns[-1].notice is not None

@@ -53,3 +53,14 @@ def test_a_crash_masks_no_other_reason() -> None:
 def test_at_rest_it_is_late() -> None:
     """There is no request any more that it could be about."""
     assert Driver().start().finish().tell(FAILED) == (Late("ServiceFailed"),)
+
+
+def test_a_crashed_committer_is_not_waited_for() -> None:
+    """What became of a commit under way nobody will say: it ends without one more."""
+    run = Driver(hold=True).start().ack()
+    run.propose("pay")
+    assert len(run.pending) == 1
+    run.tell(ServiceFailed("Committer", "RuntimeError: boom"))
+    assert run.reason is Reason.INTERNAL_ERROR
+    assert run.all(Execute) == []
+    assert len(run.pending) == 1
