@@ -56,22 +56,19 @@ def _flat(value: object) -> JsonObject | None:
     """Copy a plain object of plain texts and small numbers, which is what most tools return."""
     if type(value) is not dict:
         return None
-    given = cast("dict[object, object]", value)
     flat: JsonObject = {}
-    for key, item in given.items():
-        kind = type(item)
+    for key, item in cast("dict[object, object]", value).items():
         if type(key) is not str or not key.isascii():
             return None
-        if kind is str:
-            if not cast("str", item).isascii():
-                return None
-        elif (
-            item is not None
-            and kind is not bool
-            and (kind is not int or not -_SMALL < cast("int", item) < _SMALL)
+        if (
+            item is None
+            or type(item) is bool
+            or (type(item) is str and item.isascii())
+            or (type(item) is int and -_SMALL < item < _SMALL)
         ):
+            flat[key] = item
+        else:
             return None
-        flat[key] = cast("JsonValue", item)
     return flat
 
 
