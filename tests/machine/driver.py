@@ -107,7 +107,7 @@ class Driver:
                 self.pending.append(output.append)
             elif isinstance(output, Execute):
                 self.running[output.call_id] = output
-        if isinstance(message, Executed):
+        if isinstance(message, Executed) and not self._was_late(out):
             self.running.pop(message.result.call_id, None)
         if not self.hold:
             self.ack()
