@@ -105,6 +105,7 @@ class Core:
         "started",
         "state",
         "trail",
+        "turn",
     )
 
     def __init__(
@@ -120,6 +121,8 @@ class Core:
         self.started = p.started
         """What was pinned at the start."""
         self.invocation_id = p.started.invocation_id
+        self.turn = p.turn + 1
+        """The number of the turn being worked on."""
         self.state = RunState.CREATED if p.reason is None else _AFTER_ENDING[p.reason.outcome]
         self.trail: list[RunState] = []
         """States entered while handling the last message, in order."""
@@ -168,12 +171,6 @@ class Core:
             self.trail.append(state)
         self._allowed = _PASSING[state]
 
-    # ------------------------------------------------------------ identity
-    @property
-    def turn(self) -> int:
-        """The number of the turn being worked on."""
-        return self.folded.protocol.turn + 1
-
     # ------------------------------------------------------------ the journal
     def _commit(
         self,
@@ -182,7 +179,7 @@ class Core:
         head: Head | None = None,
     ) -> None:
         """Send records to the store; `then` runs once they are durable."""
-        entries = tuple(Entry(record, encode_record(record)) for record in records)
+        entries = tuple([Entry(record, encode_record(record)) for record in records])
         first, self._next_seq = self._next_seq, self._next_seq + len(entries)
         self._outstanding.append(_Outstanding(self._next_seq - 1, entries, then))
         self._out.append(
@@ -191,7 +188,7 @@ class Core:
                     self.invocation_id,
                     self._fence,
                     first,
-                    tuple(entry.line for entry in entries),
+                    tuple([entry.line for entry in entries]),
                     self._worker,
                     head,
                 )

@@ -23,7 +23,7 @@ from loopwright.protocol import (
 )
 
 from ._agent import Agent
-from ._service import Service, answer
+from ._service import Service, answer_last
 from ._work import Work, first_cause
 from .kernel import ActorRef, Request
 
@@ -70,7 +70,7 @@ class Decider(Service[Decide | CancelDecide]):
             said = DecideFailed(order.turn, f"{type(cause).__name__}: {text}")
         finally:
             self._work.ended(self._asked.pop(key))
-        answer(reply_to, said)
+        answer_last(reply_to, said)
 
     def _request(self, order: Decide) -> ModelRequest:
         return ModelRequest(

@@ -30,7 +30,7 @@ from loopwright.protocol import (
 )
 
 from ._clock import Clock, Timer
-from ._service import Service, answer
+from ._service import Service, answer, answer_last
 from ._threads import MAX_THREADS, NeverRanError, ThreadPool
 from ._tool import AnyTool, InvalidArgumentsError, ToolContext, ToolFailure
 from ._work import Work, first_cause
@@ -108,7 +108,9 @@ class ToolExecutor(Service[Execute | Interrupt]):
                 self._work.ended(attempt.task)
             if self._waiting:
                 self._next()
-        self._answer(key, result)
+        if self._attempts.pop(key, None) is not None:
+            order = attempt.order
+            answer_last(attempt.reply_to, Executed(order.turn, order.attempt_id, result))
 
     async def _body(self, order: Execute, attempt: _Attempt) -> ToolResult:
         """Run the body; whatever happens in it becomes a result."""

@@ -199,6 +199,7 @@ class Machine(Turns):
         done = self._outstanding.pop(0)
         for entry in done.entries:
             self.folded.apply(entry)
+        self.turn = self.folded.protocol.turn + 1
         if self.state is RunState.CANCELLING:
             self._stopped()
         elif done.then is not None:

@@ -28,6 +28,14 @@ class Service(Actor, Generic[M]):
         raise NotImplementedError
 
 
+def answer_last(to: ActorRef[Any], message: Input) -> None:
+    """Answer as the last act of a task; otherwise as `answer`."""
+    try:
+        to.tell_last(message)
+    except ActorDeadError:
+        return
+
+
 def answer(to: ActorRef[Any], message: Input) -> None:
     """Tell somebody who may have left memory meanwhile: nobody waits for it then."""
     try:

@@ -109,8 +109,15 @@ class Validator(Service[Validate]):
         problem = _batch_problem(calls)
         if problem is not None:
             return Faulty(problem)
-        judged = [self._call(request, call, model_asks) for call in calls]
-        faults = [j.broken for j in judged if j.broken is not None]
+        judged: list[_Judged] = []
+        faults: list[str] = []
+        asks_needed = request.digest is not None
+        for call in calls:
+            one = self._call(request, call, model_asks)
+            judged.append(one)
+            asks_needed = asks_needed or one.ask is not None
+            if one.broken is not None:
+                faults.append(one.broken)
         policy = self._agent.policy
         if faults and policy.max_faulty_turns == 0:
             return Faulty("; ".join(faults))
@@ -118,7 +125,7 @@ class Validator(Service[Validate]):
             # A broken batch never starts a write: the model did not mean what it said.
             judged = [_withheld(j) for j in judged]
         plan_fault = "; ".join(faults) or None
-        if request.digest is None and all(j.ask is None for j in judged):
+        if not asks_needed:
             return Accepted(_plan(calls, judged, plan_fault))
         digest = proposal_digest(
             (
@@ -265,7 +272,7 @@ def _refuse(planned: PlannedCall, result: ToolResult) -> PlannedCall:
 
 
 def _plan(proposed: Calls, judged: list[_Judged], fault: str | None) -> Plan:
-    calls = tuple(j.planned for j in judged)
+    calls = tuple([j.planned for j in judged])
     runnable = [(i, call.effect) for i, call in enumerate(calls) if call.refused is None]
-    verdicts = tuple(j.verdict for j in judged if j.verdict is not None)
+    verdicts = tuple([j.verdict for j in judged if j.verdict is not None])
     return Plan(calls, stages(runnable), plan_fingerprint(proposed), verdicts, fault)

@@ -190,34 +190,58 @@ def _raw(given: object) -> str:
 
 
 def _checked(decision: Decision) -> Decision:
-    """Give typed decisions the same strictness: their arguments are objects somebody built."""
-    if isinstance(decision, Final):
-        check_json(decision.output, where="decision.output")
-        return decision
+    """Give typed decisions the same strictness: somebody built them, types are not enforced."""
     if isinstance(decision, ToolCalls | RequestApproval):
-        calls = tuple(
-            _recheck(call) if isinstance(call, ToolCall) else call for call in decision.calls
-        )
-        if calls == decision.calls:
+        calls: list[AnyCall] = []
+        changed = type(decision.calls) is not tuple
+        for index, call in enumerate(decision.calls):
+            checked = _wire_call(call, f"decision.calls[{index}]")
+            changed = changed or checked is not call
+            calls.append(checked)
+        if not changed:
             return decision
         if isinstance(decision, ToolCalls):
-            return ToolCalls(calls, decision.commentary)
-        return RequestApproval(calls, decision.reason)
+            return ToolCalls(tuple(calls), decision.commentary)
+        return RequestApproval(tuple(calls), decision.reason)
+    match decision:
+        case Final(answer=answer, output=output):
+            check_json(output, where="decision.output")
+            texts = {"answer": answer}
+        case Clarification(question=question):
+            texts = {"question": question}
+        case CannotContinue(code=code, reason=reason):
+            texts = {"code": code, "reason": reason}
+    for name, text in texts.items():
+        if not isinstance(text, str):  # pyright: ignore[reportUnnecessaryIsInstance] - see above
+            problem = f"must be a text, not {type(text).__name__}"
+            raise RemoteProtocolError(f"decision.{name}", problem)
     return decision
 
 
-def _recheck(call: ToolCall) -> AnyCall:
-    if all(type(v) is bool or (type(v) is str and v.isascii()) for v in call.arguments.values()):
+def _recheck(call: ToolCall | BrokenCall, where: str) -> AnyCall:
+    if not (type(call.call_id) is str and type(call.tool_name) is str):
+        raise RemoteProtocolError(where, "needs a text `call_id` and a text `tool_name`")
+    if isinstance(call, BrokenCall) or _is_plain(call.arguments):
         return call
     parsed = parse_call(call.call_id, call.tool_name, call.arguments)
-    return parsed if isinstance(parsed, BrokenCall) else call
+    if isinstance(parsed, ToolCall) and call.normalized:
+        return ToolCall(parsed.call_id, parsed.tool_name, parsed.arguments, call.normalized)
+    return parsed
+
+
+def _is_plain(arguments: object) -> bool:
+    """Whether it is what most calls have: an object of ASCII texts, which needs no closer look."""
+    if type(arguments) is not dict:
+        return False
+    for key, value in cast("dict[object, object]", arguments).items():
+        if not (type(key) is str and type(value) is str and key.isascii() and value.isascii()):
+            return False
+    return True
 
 
 def _wire_call(call: object, where: str) -> AnyCall:
-    if isinstance(call, ToolCall):
-        return _recheck(call)
-    if isinstance(call, BrokenCall):
-        return call
+    if isinstance(call, ToolCall | BrokenCall):
+        return _recheck(call, where)
     if not isinstance(call, Mapping):
         raise RemoteProtocolError(where, f"must be an object, not {type(call).__name__}")
     fields = cast("Mapping[str, object]", call)

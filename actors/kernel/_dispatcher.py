@@ -78,6 +78,18 @@ class Dispatcher:
         self.activate(cell)
         self.ready.rotate(1)
 
+    def serve_after(self, act: Callable[[], None]) -> None:
+        """Do something, and serve what it makes ready at once, not in the loop's next tick."""
+        if self._scheduled:
+            act()
+            return
+
+        self._scheduled = True
+        try:
+            act()
+        finally:
+            self._drain()
+
     def _drain(self) -> None:
         ready = self.ready
         left = TICK_BATCH

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from functools import partial
 from threading import get_ident
 from typing import TYPE_CHECKING, Any, Literal, NoReturn, TypeVar, overload
 
@@ -74,6 +75,23 @@ class ActorRef(pykka.ActorRef[A]):
                 cell.dispatcher.activate(cell)
         else:
             self._send(message, None, lane)
+
+    def tell_last(self, message: Any) -> None:
+        """Tell something as the last act of a task: whoever that makes ready is served in it.
+
+        It saves a tick of the loop, for whose length the answer of a task that is about to end
+        would have waited. Elsewhere, and in other threads, it is `tell`.
+
+        Raises:
+            ActorDeadError: As `tell`.
+            Overloaded: As `tell`.
+            UnsupportedError: As `tell`.
+        """
+        dispatcher = self._cell.dispatcher
+        if get_ident() == dispatcher.thread:
+            dispatcher.serve_after(partial(self.tell, message))
+        else:
+            self.tell(message)
 
     @overload
     def ask(

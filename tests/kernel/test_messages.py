@@ -387,3 +387,32 @@ async def test_an_unexpected_message_is_logged_as_pykka_does(
 def test_a_mailbox_without_room_is_refused() -> None:
     with pytest.raises(ConfigurationError, match="at least 1"):
         ActorSystem(mailbox_capacity=0)
+
+
+async def test_what_is_told_last_is_served_before_the_task_has_ended() -> None:
+    """A task's last word costs no tick: whoever hears of it, and whoever they tell, act at once."""
+    heard: list[str] = []
+
+    class Second(Actor):
+        def on_receive(self, message: str) -> None:
+            heard.append(f"second {message}")
+
+    class First(Actor):
+        def on_receive(self, message: str) -> None:
+            heard.append(f"first {message}")
+            second.tell(message)
+
+    async with ActorSystem() as system:
+        first, second = system.start(First), system.start(Second)
+
+        async def work() -> None:
+            first.tell_last("done")
+            heard.append("task")
+
+        await asyncio.create_task(work())
+        assert heard == ["first done", "second done", "task"]
+
+        # From another thread, and in a handler, it is an ordinary message.
+        await asyncio.to_thread(first.tell_last, "elsewhere")
+        await second.ask("flush", block=False)
+        assert heard[3:5] == ["first elsewhere", "second elsewhere"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from typing import cast
 
 import pytest
 from hypothesis import given
@@ -15,6 +16,7 @@ from loopwright.protocol import (
     Clarification,
     Decision,
     Final,
+    JsonValue,
     RemoteProtocolError,
     RequestApproval,
     ToolCall,
@@ -133,3 +135,32 @@ def test_an_echoed_text_is_short_and_printable(text: str, limit: int) -> None:
     assert shown.isprintable()
     if len(text) <= limit and text.isprintable():
         assert shown == text
+
+
+@pytest.mark.parametrize(
+    ("decision", "where"),
+    [
+        (Final(answer=cast("str", 42)), "decision.answer"),
+        (Clarification(question=cast("str", None)), "decision.question"),
+        (CannotContinue("code", cast("str", [])), "decision.reason"),
+        (ToolCalls((ToolCall(cast("CallId", None), "find", {}),)), "decision.calls[0]"),
+        (ToolCalls((ToolCall(CallId("a"), cast("str", 7), {}),)), "decision.calls[0]"),
+        (ToolCalls(cast("tuple[ToolCall, ...]", ("find",))), "decision.calls[0]"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else type(value).__name__,
+)
+def test_a_typed_decision_is_not_trusted_for_its_type(decision: Decision, where: str) -> None:
+    """Python enforces no annotation: what would crash later is refused at the edge, by path."""
+    with pytest.raises(RemoteProtocolError) as refused:
+        parse_decision(decision)
+    assert refused.value.where == where
+
+
+def test_arguments_of_a_typed_call_are_a_copy_unless_nobody_can_change_them() -> None:
+    """A model that keeps and changes its object later reaches nobody."""
+    inner: list[JsonValue] = [1]
+    given = ToolCalls((ToolCall(CallId("a"), "find", {"ids": inner}),))
+    parsed = parse_decision(given)
+    inner.append(2)
+    assert isinstance(parsed, ToolCalls)
+    assert cast("ToolCall", parsed.calls[0]).arguments == {"ids": [1]}
