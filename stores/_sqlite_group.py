@@ -13,7 +13,7 @@ from ._protocol import AppendResult
 from ._sqlite_thread import ConnectionThread
 from ._sqlite_writes import Ledger
 
-INLINE_SECONDS = 0.0003
+INLINE_SECONDS = 0.0005
 """A commit that is expected to take less runs on the event loop: a thread hop costs as much."""
 
 INLINE_BYTES = 16_384
