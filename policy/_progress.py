@@ -7,6 +7,7 @@ that polling something that changes is always progress.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -37,8 +38,8 @@ class Streak(NamedTuple):
     fingerprint: bytes = b""
     results: tuple[ToolResult, ...] = ()
     runs: int = 0
-    said: list[bytes] | None = None
-    """What the results say, once somebody had to know."""
+    said: bytes | None = None
+    """Digest of what the results say, once somebody had to know."""
 
     def assess(self, fingerprint: bytes, rule: Progress) -> Stalled | None:
         """Judge a batch before it runs."""
@@ -60,9 +61,9 @@ class Streak(NamedTuple):
         return Streak(fingerprint, results, self.runs + 1 if now == before else 1, now)
 
 
-def said(results: Iterable[ToolResult]) -> list[bytes]:
-    """Tell what a batch returned, so that it can be compared: in any order, without call ids."""
-    return sorted(
+def said(results: Iterable[ToolResult]) -> bytes:
+    """Digest what a batch returned, in any order and without call ids, so that it is comparable."""
+    texts = sorted(
         [
             dumps(
                 [r.tool_name, r.status, r.output, r.error and [r.error.category, r.error.message]]
@@ -70,6 +71,7 @@ def said(results: Iterable[ToolResult]) -> list[bytes]:
             for r in results
         ]
     )
+    return hashlib.sha256(b"\n".join(texts)).digest()
 
 
 def plan_fingerprint(calls: Iterable[AnyCall]) -> bytes:
