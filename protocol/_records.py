@@ -276,9 +276,10 @@ def decode_record(line: bytes) -> Record:
         JournalCorruptError: If it is no record, or of a version this code does not know.
     """
     try:
-        return _records.validate_json(line)
+        record: Record = _records.validator.validate_json(line)
     except ValidationError as error:
         raise _unreadable(line, error) from None
+    return record
 
 
 def _unreadable(line: bytes, error: ValidationError) -> JournalCorruptError:

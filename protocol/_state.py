@@ -118,7 +118,7 @@ class InvocationState:
         JournalCorruptError: By `apply`, for a record that cannot follow the ones before it.
     """
 
-    __slots__ = ("_context", "_notice", "business", "context_chars", "protocol")
+    __slots__ = ("_context", "_digested", "_notice", "business", "context_chars", "protocol")
 
     def __init__(self, started: InvocationStarted) -> None:
         self.protocol = ProtocolState(started, started.budget)
@@ -126,11 +126,17 @@ class InvocationState:
         self.context_chars = len(started.goal)
         """Size of goal and history, for estimates."""
         self._context = hashlib.blake2b(started.goal.encode("utf-8", "replace"), digest_size=16)
+        self._digested = 0
+        """Turns that are in the digest already: it is brought up to date when it is asked for."""
         self._notice: str | None = None
 
     @property
     def context_digest(self) -> str:
         """Digest of the goal and every committed turn: what a model can have been shown."""
+        turns = self.business.turns
+        for turn in turns[self._digested :]:
+            self._context.update(turn.body)
+        self._digested = len(turns)
         return self._context.hexdigest()
 
     @property
@@ -222,7 +228,6 @@ class InvocationState:
             raise JournalCorruptError(msg)
         business.turns.append(Turn(record.turn, line, self._notice))
         self._notice = None
-        self._context.update(line)
         self.context_chars += len(line)
         p.turn, p.open = record.turn, None
         p.steps += 1

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping
 from typing import cast
 
 from loopwright.actors._machine import Machine
+from loopwright.protocol import InvocationState
 
 _SCRATCH = {"_out", "trail", "_now", "_allowed"}
 """What only means something while one message is handled."""
@@ -24,8 +24,10 @@ def plain(value: object) -> object:
         return {plain(key): plain(item) for key, item in mapping.items()}
     if isinstance(value, list | tuple):
         return [plain(item) for item in cast("list[object]", value)]
-    if isinstance(value, hashlib.blake2b):
-        return value.hexdigest()
+    if isinstance(value, InvocationState):
+        # How far its digest has been brought up to date shows nowhere; what it comes to does.
+        parts = (value.protocol, value.business, value.context_digest, value.context_chars)
+        return [plain(part) for part in parts]
     if type(value).__module__.startswith("loopwright.") and (slots := _slots(value)):
         return {name: plain(getattr(value, name)) for name in slots}
     return value
