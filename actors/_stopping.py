@@ -24,6 +24,9 @@ from loopwright.protocol import (
 from ._batch import remains
 from ._core import Core
 
+UNWIND_GRACE = 1.0
+"""Seconds a model call or a read gets to end once it is interrupted; then it is abandoned."""
+
 
 class Stopping(Core):
     """The part of the machine that ends an invocation before its time."""
@@ -121,6 +124,15 @@ class Stopping(Core):
         self._grace_until = None
         self._drain()
 
+    def _hurry(self) -> None:
+        """The long grace is for writes: what was interrupted only gets the time to unwind."""
+        if self._grace_until is None:
+            return
+        batch = self._batch
+        running = batch.running.values() if batch is not None else ()
+        if batch is None or not any(batch.plan.calls[i].effect.is_write for i in running):
+            self._grace_until = min(self._grace_until, self._now.monotonic + UNWIND_GRACE)
+
     def _in_flight(self) -> bool:
         """Whether a model call, a tool call or a commit has not reported yet."""
         running = self._batch is not None and bool(self._batch.running)
@@ -129,6 +141,7 @@ class Stopping(Core):
     def _drain(self, told: CancelRequested | None = None) -> None:
         """Once nothing is in flight, write the end, and rest."""
         if self._in_flight():
+            self._hurry()
             return
         reason, cause = self._stop_reason, self._stop_cause
         assert reason is not None

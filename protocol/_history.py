@@ -32,6 +32,16 @@ class Turn:
         self.answer = answer
         """What a human answered to this turn's question."""
 
+    def __eq__(self, other: object) -> bool:
+        """Compare what was committed and said."""
+        if not isinstance(other, Turn):
+            return NotImplemented
+        return (self.body, self.notice, self.answer) == (other.body, other.notice, other.answer)
+
+    def __hash__(self) -> int:
+        """Hash the event."""
+        return hash(self.body)
+
     def __repr__(self) -> str:
         """Name the turn."""
         return f"<Turn {self.number}>"
@@ -87,6 +97,16 @@ class History(Sequence[Turn]):
         if not -self._length <= index < self._length:
             raise IndexError(index)
         return self._turns[index if index >= 0 else index + self._length]
+
+    def __eq__(self, other: object) -> bool:
+        """Compare turn by turn."""
+        if not isinstance(other, History):
+            return NotImplemented
+        return len(self) == len(other) and all(a == b for a, b in zip(self, other, strict=True))
+
+    def __hash__(self) -> int:
+        """Hash the length: equal histories have equal ones."""
+        return hash(self._length)
 
     def __repr__(self) -> str:
         """Say how many turns it shows."""

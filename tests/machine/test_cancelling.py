@@ -219,3 +219,17 @@ def test_a_turn_cut_short_keeps_the_notice_its_model_was_shown() -> None:
     assert run.reason is Reason.CANCELLED
     assert [kind for commit in run.commits for kind in commit].count("notice_injected") == 1
     assert run.machine.folded.business.turns[-1].notice is not None
+
+
+def test_what_was_only_interrupted_gets_a_second_not_the_grace_of_writes() -> None:
+    """The long grace is for writes in flight; a read or a model that does not obey is abandoned."""
+    run = Driver(policy=Policy(cancel_grace=60)).start().propose("read").cancel()
+    assert run.machine.wake_at == run.time + 1
+    assert run.later(1).reason is Reason.CANCELLED
+    assert run.statuses() == ["cancelled"]
+
+    run = Driver(policy=Policy(cancel_grace=60)).start().cancel()
+    assert run.later(1).reason is Reason.CANCELLED
+
+    run = Driver(policy=Policy(cancel_grace=60)).start().propose("pay").cancel()
+    assert run.machine.wake_at == run.time + 60
