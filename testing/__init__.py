@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from ._script import Script as Script
     from ._script_file import load_script as load_script
     from ._script_file import parse_script as parse_script
+    from ._wrapped_store import WrappedStore as WrappedStore
 
 __all__ = [
     "Advance",
@@ -44,6 +45,7 @@ __all__ = [
     "Step",
     "StoreConformance",
     "VirtualClock",
+    "WrappedStore",
     "commit_of",
     "like",
     "load_script",
@@ -75,6 +77,7 @@ _HOMES = {
     "run_actor_script": "_messages",
     "run_script": "_messages",
     "settle": "_clock",
+    "WrappedStore": "_wrapped_store",
 }
 
 

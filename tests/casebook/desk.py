@@ -5,27 +5,21 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import cast
 
 from loopwright import Agent, Budget, ModelRequest, Outcome, Policy, Runtime
-from loopwright.actors import Clock, Tool
+from loopwright.actors import AnyTool, Clock
 from loopwright.protocol import (
     Append,
-    InvocationId,
     JsonValue,
-    Lease,
     Record,
-    Status,
-    Stored,
-    Summary,
     ToolResult,
     loads,
 )
 from loopwright.stores import AppendResult, MemoryStore, Store
-from loopwright.testing import ScriptedModel, Step, VirtualClock
+from loopwright.testing import ScriptedModel, Step, VirtualClock, WrappedStore
 
 Wire = Mapping[str, object]
-AnyTool = Tool[..., Any]
 
 
 def call(call_id: str, tool_name: str, *arguments: object) -> Wire:
@@ -109,47 +103,6 @@ async def journal(runtime: Runtime, invocation_id: str) -> list[Record]:
     return [record async for record in runtime.get(invocation_id).events()]
 
 
-class WrappedStore:
-    """A store in memory whose inside a test may look at, or exchange."""
-
-    def __init__(self) -> None:
-        self.inner = MemoryStore()
-
-    async def open(self) -> None:
-        await self.inner.open()
-
-    async def close(self) -> None:
-        await self.inner.close()
-
-    async def append(self, batch: Sequence[Append]) -> Sequence[AppendResult]:
-        return await self.inner.append(batch)
-
-    async def load(self, invocation_id: InvocationId, *, after: int = 0) -> Stored:
-        return await self.inner.load(invocation_id, after=after)
-
-    async def find(self, agent: str, key: str) -> InvocationId | None:
-        return await self.inner.find(agent, key)
-
-    async def invocations(
-        self,
-        *,
-        status: Status | None = None,
-        agent: str | None = None,
-        limit: int = 100,
-        before: InvocationId | None = None,
-    ) -> Sequence[Summary]:
-        return await self.inner.invocations(status=status, agent=agent, limit=limit, before=before)
-
-    async def acquire(self, invocation_id: InvocationId, worker: str) -> Lease:
-        return await self.inner.acquire(invocation_id, worker)
-
-    async def release(self, lease: Lease) -> None:
-        await self.inner.release(lease)
-
-    async def heartbeat(self, worker: str, ttl: float) -> None:
-        await self.inner.heartbeat(worker, ttl)
-
-
 class FlakyStore(WrappedStore):
     """A store that fails as it is told.
 
@@ -159,7 +112,7 @@ class FlakyStore(WrappedStore):
     """
 
     def __init__(self, fail: Callable[[int], Exception | None], *, stored: bool = False) -> None:
-        super().__init__()
+        super().__init__(MemoryStore())
         self.batches: list[Sequence[Append]] = []
         """Every batch it was given."""
         self._fail = fail
@@ -177,6 +130,9 @@ class FlakyStore(WrappedStore):
 
 class ForgetfulStore(WrappedStore):
     """A store that can be emptied, so that a test sees what the runtime alone keeps."""
+
+    def __init__(self) -> None:
+        super().__init__(MemoryStore())
 
     async def empty(self) -> None:
         """Forget everything; nothing may be running."""
