@@ -13,7 +13,7 @@ from functools import partial
 from types import MappingProxyType
 from typing import Any, Final, TypeAlias
 
-from loopwright.actors import Agent, Tool, ToolContext, tool
+from loopwright.actors import Agent, AnyTool, Tool, ToolContext, tool
 from loopwright.protocol import (
     ConfigurationError,
     JsonObject,
@@ -35,7 +35,6 @@ _TYPES: Final[Mapping[ParameterType, Any]] = {
 }
 _FIELD: Final = re.compile(r"\{(\w+)\}")
 
-AnyTool: TypeAlias = Tool[..., Any]
 Body: TypeAlias = Callable[[ToolContext, JsonObject], Coroutine[Any, Any, JsonValue]]
 
 

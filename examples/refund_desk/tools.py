@@ -6,10 +6,9 @@ import time
 from collections.abc import Generator
 from contextlib import contextmanager
 from decimal import Decimal
-from typing import Any
 
 from loopwright import ToolContext, ToolFailure, tool
-from loopwright.actors import Tool
+from loopwright.actors import AnyTool
 
 from .shop import (
     KeyReused,
@@ -24,7 +23,7 @@ from .shop import (
 )
 
 
-def make_tools(shop: Shop, delay: float) -> list[Tool[..., Any]]:
+def make_tools(shop: Shop, delay: float) -> list[AnyTool]:
     """Make the tools of a desk that works for this shop."""
 
     @tool(effect="read")
