@@ -6,9 +6,9 @@ import asyncio
 import contextlib
 import contextvars
 import logging
-from collections.abc import Sequence
+from collections.abc import Coroutine, Sequence
 from functools import partial
-from typing import Final
+from typing import Any, Final, TypeVar
 
 from loopwright.protocol import (
     Append,
@@ -50,6 +50,8 @@ MAILBOX: Final = 100_000
 """Messages a service actor may have waiting; live invocations are bounded far below."""
 _SERVICE: Final = ChildSpec(restart="permanent")
 
+T = TypeVar("T")
+
 logger = logging.getLogger("loopwright.runtime")
 
 
@@ -76,7 +78,7 @@ class Engine:
         self._observers = observers
         self.worker = worker
         self._lease_ttl = lease_ttl
-        self._reviving: dict[InvocationId, asyncio.Future[Live]] = {}
+        self._reviving: dict[InvocationId, asyncio.Task[Live | Exception]] = {}
 
     # ------------------------------------------------------------ opening and closing
     async def open(self) -> None:
@@ -172,26 +174,17 @@ class Engine:
             spec=ChildSpec(on_failure=partial(self._crashed, live)),
         )
 
-    async def revive(self, invocation_id: InvocationId, context: contextvars.Context) -> Live:
-        """Take ownership of a stored invocation and bring it into memory; once at a time.
-
-        Raises:
-            InvocationNotFoundError: If there is none.
-            LeaseHeldError: If another worker owns it and is alive.
-            ConfigurationError: If its agent is not one of this runtime.
-        """
-        if invocation_id in self.live:
-            return self.live[invocation_id]
-        under_way = self._reviving.get(invocation_id)
-        if under_way is not None:
-            return await asyncio.shield(under_way)
-        task = asyncio.ensure_future(self._revive(invocation_id, context))
-        self._reviving[invocation_id] = task
-        try:
-            return await asyncio.shield(task)
-        finally:
-            if self._reviving.get(invocation_id) is task:
-                del self._reviving[invocation_id]
+    async def _revive_once(self, invocation_id: InvocationId, context: contextvars.Context) -> Live:
+        """Bring an invocation into memory if it is not; several callers at once do it once."""
+        live = self.live.get(invocation_id)
+        if live is not None:
+            return live
+        task = self._reviving.get(invocation_id)
+        if task is None:
+            task = self.system.spawn(_caught(self._revive(invocation_id, context)))
+            self._reviving[invocation_id] = task
+            task.add_done_callback(lambda _: self._reviving.pop(invocation_id, None))
+        return _value(await asyncio.shield(task))
 
     async def _revive(self, invocation_id: InvocationId, context: contextvars.Context) -> Live:
         lease = await self.store.acquire(invocation_id, self.worker)
@@ -208,11 +201,27 @@ class Engine:
     ) -> Live:
         """Say something to an invocation, wherever it is; returns once it is durable.
 
+        What has begun is finished, also where the caller is cancelled meanwhile: an invocation
+        that was woken must not lie in memory, owned and unanswered.
+
         Raises:
             ProtocolError: If it can't be granted; nothing has changed.
+            RuntimeClosedError: If the runtime is closed before it is durable.
         """
+        task = self.system.spawn(_caught(self._command(invocation_id, message, context)))
+        try:
+            return _value(await asyncio.shield(task))
+        except asyncio.CancelledError:
+            if not task.cancelled():
+                raise
+            msg = f"the runtime was closed before invocation {invocation_id} had answered"
+            raise RuntimeClosedError(msg) from None
+
+    async def _command(
+        self, invocation_id: InvocationId, message: Input, context: contextvars.Context
+    ) -> Live:
         while True:
-            live = await self.revive(invocation_id, context)
+            live = await self._revive_once(invocation_id, context)
             try:
                 await live.supervisor.ask(message, block=False, lane=Lane.CONTROL)
             except ActorDeadError:
@@ -258,14 +267,21 @@ class Engine:
             # A new fence: what the crashed one still has on its way must not arrive any more.
             live.lease = await self.store.acquire(live.invocation_id, self.worker)
             state = state_of(await self.store.load(live.invocation_id))
-            if live.crashes > 1:
+            reason = state.protocol.reason
+            if reason is not None:
+                # It had come to rest, and only did not get to say so.
+                await self.store.release(live.lease)
+                self._rest(live, outcome_of(state, reason, state.protocol.cause))
+            elif live.crashes > 1:
                 await self._give_up(live, state, cause)
-                return
-            self._start_actors(live, state)
-            live.supervisor.tell(Recover())
-        except LoopwrightError as second:
+            else:
+                self._start_actors(live, state)
+                live.supervisor.tell(Recover())
+        except Exception as second:
+            logger.exception("Invocation %s could not be rebuilt:", live.invocation_id)
             self.live.pop(live.invocation_id, None)
             live.fail(second)
+            self.room.set()
 
     async def _give_up(self, live: Live, state: InvocationState, cause: str) -> None:
         """End it with `internal_error`; its last commit stands, and a resume goes on from there."""
@@ -279,5 +295,23 @@ class Engine:
         if refused is not None:
             raise refused
         state.apply(Entry(ended, line))
+        self._rest(live, outcome_of(state, Reason.INTERNAL_ERROR, cause))
+
+    def _rest(self, live: Live, outcome: Outcome) -> None:
         self.live.pop(live.invocation_id, None)
-        live.finish(outcome_of(state, Reason.INTERNAL_ERROR, cause))
+        live.finish(outcome)
+        self.room.set()
+
+
+async def _caught(work: Coroutine[Any, Any, T]) -> T | Exception:
+    """Hand an error back instead of raising it: it belongs to the caller, not to the system."""
+    try:
+        return await work
+    except Exception as error:  # noqa: BLE001 - it is raised again where it belongs
+        return error
+
+
+def _value(done: T | Exception) -> T:
+    if isinstance(done, Exception):
+        raise done
+    return done
