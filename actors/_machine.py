@@ -49,7 +49,8 @@ from ._clock import Instant
 from ._turns import Turns
 
 _BEGINNINGS = frozenset({Start, Recover, Grant})
-_FROM_PEOPLE = (Cancel, Answer, Grant)
+_REQUESTS = (Cancel, Answer, Grant, Recover)
+"""What is asked for without knowing where the invocation has come to meanwhile."""
 
 
 class Machine(Turns):
@@ -62,8 +63,7 @@ class Machine(Turns):
 
         Raises:
             ProtocolViolation: For a message the state has no meaning for; nothing has changed.
-            InvocationStateError: For a person's request that can't be granted now; nothing has
-                changed.
+            InvocationStateError: For a request that can't be granted now; nothing has changed.
         """
         self._out = []
         self.trail = []
@@ -159,7 +159,7 @@ class Machine(Turns):
                 return AlreadyDecidedError(f"{where}: this proposal was answered before")
             return UnknownProposalError(f"{where}: no proposal is waiting for an answer")
         kind = type(message).__name__
-        if isinstance(message, _FROM_PEOPLE):
+        if isinstance(message, _REQUESTS):
             return InvocationStateError(f"{where}: {kind} has no meaning there")
         return ProtocolViolation(f"{where}: {kind} has no meaning there")
 

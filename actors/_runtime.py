@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import logging
 from collections.abc import Callable, Iterable, Sequence
 from types import TracebackType
 from typing import Final, Self
@@ -20,7 +21,7 @@ from loopwright.protocol import (
     InvocationStarted,
     InvocationState,
     InvocationStateError,
-    JsonValue,
+    JournalCorruptError,
     Lease,
     LeaseHeldError,
     Outcome,
@@ -33,6 +34,8 @@ from loopwright.protocol import (
     StoreError,
     Summary,
     check_json,
+    dumps,
+    loads,
 )
 from loopwright.stores import MemoryStore, Store
 
@@ -48,6 +51,8 @@ from ._trace import RunObserver
 
 LEASE_TTL: Final = 15.0
 MAX_LIVE: Final = 10_000
+
+logger = logging.getLogger("loopwright.runtime")
 
 
 class Runtime(People):
@@ -140,7 +145,7 @@ class Runtime(People):
         *,
         principal: Principal | None = None,
         budget: Budget | None = None,
-        metadata: JsonValue = None,
+        metadata: object = None,
         key: str | None = None,
     ) -> Outcome:
         """Start an invocation and wait until it is at rest; parameters as for `start`.
@@ -166,7 +171,7 @@ class Runtime(People):
         *,
         principal: Principal | None = None,
         budget: Budget | None = None,
-        metadata: JsonValue = None,
+        metadata: object = None,
         key: str | None = None,
         wait: bool = False,
     ) -> Run:
@@ -212,7 +217,8 @@ class Runtime(People):
             budget or definition.budget,
             self._clock.now().wall,
             key,
-            metadata,
+            # A copy: the caller may change its own later.
+            None if metadata is None else loads(dumps(metadata)),
         )
         lease = Lease(started.invocation_id, engine.worker, 1)
         live = engine.bring_up(
@@ -261,17 +267,28 @@ class Runtime(People):
         return await self.outcome(identity)
 
     async def recover(self) -> list[Run]:
-        """Take over every running invocation whose owner is gone; those alive are left alone."""
+        """Take over every running invocation of these agents whose owner is gone.
+
+        Those whose owner is alive are left alone. One whose journal is damaged is logged, and
+        does not keep the others from going on.
+
+        Raises:
+            StoreError: If the store fails.
+        """
         engine = self._entered
+        names = {agent.name for agent in self._agents}
         runs: list[Run] = []
         for summary in await self.invocations(status="running"):
-            if summary.invocation_id in engine.live or summary.owner_alive:
+            identity = summary.invocation_id
+            if identity in engine.live or summary.owner_alive or summary.head.agent not in names:
                 continue
             try:
-                runs.append(await self._say(summary.invocation_id, Recover()))
-            except LeaseHeldError:
-                # Another worker was faster: it goes on there.
+                runs.append(await self._say(identity, Recover()))
+            except (LeaseHeldError, InvocationStateError):
+                # Somebody was faster: it goes on there, or has come to rest already.
                 continue
+            except JournalCorruptError as error:
+                logger.error("Invocation %s cannot be recovered: %s", identity, error)
         return runs
 
     # ------------------------------------------------------------ looking

@@ -12,7 +12,6 @@ from anyio.from_thread import BlockingPortal, start_blocking_portal
 from loopwright.protocol import (
     Budget,
     InvocationState,
-    JsonValue,
     Outcome,
     Principal,
     RuntimeClosedError,
@@ -64,7 +63,7 @@ class SyncRuntime:
         *,
         principal: Principal | None = None,
         budget: Budget | None = None,
-        metadata: JsonValue = None,
+        metadata: object = None,
         key: str | None = None,
     ) -> Outcome:
         """Start an invocation and wait until it is at rest."""
@@ -83,7 +82,7 @@ class SyncRuntime:
         *,
         principal: Principal | None = None,
         budget: Budget | None = None,
-        metadata: JsonValue = None,
+        metadata: object = None,
         key: str | None = None,
     ) -> str:
         """Start an invocation; it is durable when this returns."""

@@ -134,7 +134,7 @@ async def test_what_cannot_be_started_is_refused_before_anything_happens() -> No
         with pytest.raises(ConfigurationError, match="goal is blank"):
             await runtime.start("desk", " \n")
         with pytest.raises(RemoteProtocolError, match=r"metadata\.s"):
-            await runtime.start("desk", "go", metadata={"s": {1}})  # type: ignore[dict-item]  # pyright: ignore[reportArgumentType] - on purpose
+            await runtime.start("desk", "go", metadata={"s": {1}})
         assert await runtime.invocations() == []
 
 
@@ -182,8 +182,10 @@ async def test_principal_metadata_and_instructions_reach_the_model() -> None:
     model = ScriptedModel([Final("done")])
     agent = Agent("desk", model=model, instructions="be kind")
     async with Runtime([agent]) as runtime:
-        principal = Principal("ana", tenant="acme", roles=("clerk",))
-        outcome = await runtime.run("desk", "go", principal=principal, metadata={"n": [1]})
+        principal, metadata = Principal("ana", tenant="acme", roles=("clerk",)), {"n": [1]}
+        run = await runtime.start("desk", "go", principal=principal, metadata=metadata)
+        metadata["n"].append(2)  # too late to reach anybody
+        outcome = await run.outcome()
         state = await runtime.state(outcome.invocation_id)
     (request,) = model.requests
     assert (request.principal, request.metadata, request.instructions) == (
