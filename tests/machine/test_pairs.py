@@ -52,7 +52,8 @@ def say(place: Place, said: Said) -> tuple[Driver, str]:
     seconds, message = said
     driver.time += seconds
     before = snapshot(driver.machine)
-    refusal = InvocationStateError if isinstance(message, FROM_PEOPLE) else ProtocolViolation
+    asked_for = isinstance(message, (*FROM_PEOPLE, Recover))
+    refusal = InvocationStateError if asked_for else ProtocolViolation
     try:
         out = driver.tell(message)
     except refusal:
