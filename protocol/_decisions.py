@@ -171,6 +171,9 @@ def parse_decision(raw: object) -> Decision:
         )
     elif "output" in fields:
         check_json(fields["output"], where="decision.output")
+    for name, text in fields.items():
+        if isinstance(text, str):
+            _check_text(text, f"decision.{bounded(str(name))}")
     try:
         return _adapter.validate_python(fields)
     except ValidationError as error:
@@ -215,12 +218,15 @@ def _checked(decision: Decision) -> Decision:
         if not isinstance(text, str):  # pyright: ignore[reportUnnecessaryIsInstance] - see above
             problem = f"must be a text, not {type(text).__name__}"
             raise RemoteProtocolError(f"decision.{name}", problem)
+        _check_text(text, f"decision.{name}")
     return decision
 
 
 def _recheck(call: ToolCall | BrokenCall, where: str) -> AnyCall:
     if not (type(call.call_id) is str and type(call.tool_name) is str):
         raise RemoteProtocolError(where, "needs a text `call_id` and a text `tool_name`")
+    _check_text(call.call_id, where)
+    _check_text(call.tool_name, where)
     if isinstance(call, BrokenCall) or _is_plain(call.arguments):
         return call
     parsed = parse_call(call.call_id, call.tool_name, call.arguments)
@@ -251,4 +257,11 @@ def _wire_call(call: object, where: str) -> AnyCall:
     call_id, tool_name = fields.get("call_id"), fields.get("tool_name")
     if not isinstance(call_id, str) or not isinstance(tool_name, str):
         raise RemoteProtocolError(where, "needs a text `call_id` and a text `tool_name`")
+    _check_text(call_id, where)
+    _check_text(tool_name, where)
     return parse_call(call_id, tool_name, fields.get("arguments"))
+
+
+def _check_text(text: str, where: str) -> None:
+    if not text.isascii():
+        check_json(str(text), where=where)

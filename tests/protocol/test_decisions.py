@@ -27,6 +27,7 @@ from loopwright.protocol import (
 )
 
 CALL = ToolCall(CallId("c1"), "read", {"of": 7})
+HALF = "half an emoji: \ud83d"
 
 
 @pytest.mark.parametrize(
@@ -164,3 +165,25 @@ def test_arguments_of_a_typed_call_are_a_copy_unless_nobody_can_change_them() ->
     inner.append(2)
     assert isinstance(parsed, ToolCalls)
     assert cast("ToolCall", parsed.calls[0]).arguments == {"ids": [1]}
+
+
+@pytest.mark.parametrize(
+    ("raw", "where"),
+    [
+        ({"kind": "final", "answer": HALF}, "decision.answer"),
+        (Final(HALF), "decision.answer"),
+        ({"kind": "clarification", "question": HALF}, "decision.question"),
+        (Clarification(HALF), "decision.question"),
+        ({"kind": "tool_calls", "calls": [CALL], "commentary": HALF}, "decision.commentary"),
+        (
+            {"kind": "tool_calls", "calls": [{"call_id": "a", "tool_name": HALF}]},
+            "decision.calls[0]",
+        ),
+        (ToolCalls((ToolCall(CallId(HALF), "read", {}),)), "decision.calls[0]"),
+    ],
+)
+def test_half_a_character_is_no_text(raw: object, where: str) -> None:
+    """JSON text can say a lone surrogate, UTF-8 cannot: nothing that is stored may hold one."""
+    with pytest.raises(RemoteProtocolError, match="lone surrogate") as caught:
+        parse_decision(raw)
+    assert caught.value.where == where
