@@ -188,7 +188,8 @@ class Runtime(People):
 
         Raises:
             ConfigurationError: If there is no such agent.
-            RemoteProtocolError: If `metadata` is not JSON; names the path.
+            RemoteProtocolError: If `metadata` is not JSON, or a text has a lone surrogate; names
+                the path.
             Overloaded: If `max_live` invocations are in memory and `wait` is false.
             StoreError: If it could not be made durable; then it does not exist.
         """
@@ -196,6 +197,8 @@ class Runtime(People):
         definition = engine.agent(agent)
         if not goal.strip():
             raise ConfigurationError("the goal is blank; say what is to be done")
+        for where, text in (("goal", goal), ("key", key or "")):
+            check_json(str(text), where=where)
         check_json(metadata, where="metadata")
         if key is not None:
             known = await self.store.find(agent, key)

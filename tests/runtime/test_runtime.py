@@ -135,6 +135,10 @@ async def test_what_cannot_be_started_is_refused_before_anything_happens() -> No
             await runtime.start("desk", " \n")
         with pytest.raises(RemoteProtocolError, match=r"metadata\.s"):
             await runtime.start("desk", "go", metadata={"s": {1}})
+        with pytest.raises(RemoteProtocolError, match=r"goal: .* lone surrogate"):
+            await runtime.start("desk", "half an emoji: \ud83d")
+        with pytest.raises(RemoteProtocolError, match=r"key: .* lone surrogate"):
+            await runtime.start("desk", "go", key="\ud83d")
         assert await runtime.invocations() == []
 
 
