@@ -224,7 +224,7 @@ class SQLiteStore:
     async def _read(self, work: Callable[[sqlite3.Connection], T]) -> T:
         try:
             return await self._ready().reader.run(work)
-        except sqlite3.Error as error:
+        except (sqlite3.Error, UnicodeEncodeError) as error:
             raise translated(error, self._path) from error
 
 

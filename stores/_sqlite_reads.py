@@ -5,7 +5,7 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TypeAlias
+from typing import TypeAlias, get_args
 
 from loopwright.protocol import (
     Head,
@@ -26,7 +26,8 @@ _SUMMARY = (
     " FROM invocations i LEFT JOIN workers w ON w.worker = i.owner"
 )
 
-_REASONS = {str(reason): reason for reason in Reason}
+_REASONS: dict[str | None, Reason | None] = {None: None, **{str(r): r for r in Reason}}
+_STATUSES = get_args(Status)
 
 _Row: TypeAlias = tuple[
     int,
@@ -43,6 +44,12 @@ _Row: TypeAlias = tuple[
     float | None,
     int,
 ]
+_TEXT_OR_NOTHING = str | None
+_KINDS = (
+    int, str, str, _TEXT_OR_NOTHING, str, str, _TEXT_OR_NOTHING,
+    str, float, float, _TEXT_OR_NOTHING, float | None, int,
+)  # fmt: skip
+"""What SQLite may hand over for each column of a `_Row`; it checks none of this itself."""
 
 
 def load(
@@ -52,7 +59,7 @@ def load(
 
     Raises:
         InvocationNotFoundError: If there is no such invocation.
-        JournalCorruptError: If its journal has a gap.
+        JournalCorruptError: If its entry is damaged, or its journal has a gap.
         sqlite3.Error: If SQLite fails.
     """
     connection.execute("BEGIN")
@@ -63,7 +70,7 @@ def load(
         if row is None:
             raise not_found(invocation_id, str(path))
 
-        summary = _summary(row, now)
+        summary = _summary(row, now, path)
         lines = lines_from(connection, row[0], after + 1, summary.seq, path)
     finally:
         connection.execute("ROLLBACK")
@@ -88,7 +95,7 @@ def lines_from(
     lines: list[bytes] = []
     start = due = 0
     for seq, count, body in rows:
-        held: list[bytes] = body.split(b"\n")
+        held: list[bytes] = body.split(b"\n") if isinstance(body, bytes) else []
         if not lines:
             start = due = seq
         if seq != due or len(held) != count:
@@ -128,6 +135,7 @@ def invocations(
 
     Raises:
         InvocationNotFoundError: If there is no invocation `before`.
+        JournalCorruptError: If an entry is damaged.
         sqlite3.Error: If SQLite fails.
     """
     wanted: list[tuple[str, str | int]] = []
@@ -148,18 +156,23 @@ def invocations(
         f"{_SUMMARY} WHERE {where} ORDER BY i.id DESC LIMIT ?",
         (*(value for _, value in wanted), limit),
     ).fetchall()
-    return [_summary(row, now) for row in rows]
+    return [_summary(row, now, path) for row in rows]
 
 
-def _summary(row: _Row, now: float) -> Summary:
+def _summary(row: _Row, now: float, path: Path) -> Summary:
     _, invocation_id, agent, key, goal, status, reason, detail, created, updated, owner = row[:11]
     expires, seq = row[11:]
+    fits = all(isinstance(value, kind) for value, kind in zip(row, _KINDS, strict=True))
+    if not (fits and status in _STATUSES and reason in _REASONS):
+        msg = f"{path}: the entry of invocation {invocation_id!r} is damaged; restore a backup."
+        raise JournalCorruptError(msg)
+
     return Summary(
         invocation_id=invocation_id,
         head=Head(
             agent=agent,
             status=status,
-            reason=None if reason is None else _REASONS[reason],
+            reason=_REASONS[reason],
             at=updated,
             goal=goal,
             key=key,

@@ -104,8 +104,11 @@ def is_busy(error: sqlite3.Error) -> bool:
     return _code(error) in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
 
 
-def translated(error: sqlite3.Error, path: Path) -> StoreError:
-    """Say in our own errors what SQLite reports."""
+def translated(error: sqlite3.Error | UnicodeEncodeError, path: Path) -> StoreError:
+    """Say in our own errors what SQLite reports, or refuses to take."""
+    if isinstance(error, UnicodeEncodeError):
+        return StoreError(f"{path} holds no text with a lone surrogate; replace it.")
+
     if is_busy(error):
         return StoreError(
             f"{path}: {error}: another process holds it for too long; try again.", transient=True
@@ -138,12 +141,15 @@ def _connect(path: Path, timeout: float) -> sqlite3.Connection:
 def _check_header(path: Path) -> None:
     """Look at the file before SQLite does, which might repair or extend what is not ours."""
     try:
+        # Reading from a pipe could wait forever.
+        if path.exists() and not path.is_file():
+            raise StoreError(f"{path} is a folder, a pipe or a device, no file; check the path.")
         with path.open("rb") as file:
             header = file.read(_HEADER)
     except FileNotFoundError:
         return
     except OSError as error:
-        raise StoreError(f"{path} cannot be read: {error}; check the path.") from error
+        raise StoreError(f"{path} cannot be read: {error.strerror}; check the path.") from error
 
     if not header:
         return

@@ -142,7 +142,7 @@ class Ledger:
             if connection.in_transaction:
                 with suppress(sqlite3.Error):  # the first error is the one to report
                     connection.execute("ROLLBACK")
-            if isinstance(error, sqlite3.Error):
+            if isinstance(error, sqlite3.Error | UnicodeEncodeError):
                 raise translated(error, self._path) from error
             raise
 

@@ -135,7 +135,52 @@ def test_a_journal_with_a_missing_row_is_an_error(path: Path) -> None:
         loaded(path)
 
 
-@pytest.mark.parametrize("name", ["missing/agents.db", "."])
+@pytest.mark.parametrize(
+    "damage",
+    [
+        "UPDATE invocations SET reason = 'complated'",
+        "UPDATE invocations SET status = 'endee'",
+        "UPDATE invocations SET updated_at = 'x'",
+        "UPDATE invocations SET goal = x'00'",
+        "UPDATE journal SET seq = seq + 0.5",
+        "UPDATE journal SET body = 'text'",
+        "DELETE FROM journal",
+    ],
+)
+def test_a_row_that_cannot_have_been_written_is_an_error(path: Path, damage: str) -> None:
+    """A flipped bit may change a value, and its type, without SQLite seeing a damaged file."""
+    written(path, appends=2)
+    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+        connection.execute(damage)
+    with pytest.raises(JournalCorruptError, match="is damaged"):
+        loaded(path)
+
+
+def test_a_pipe_is_refused_and_not_waited_for(path: Path) -> None:
+    os.mkfifo(path)
+    with pytest.raises(StoreError, match="a pipe or a device, no file"):
+        loaded(path)
+
+
+def test_what_is_no_text_cannot_be_looked_for(path: Path) -> None:
+    """Half a character, as in a cut-off emoji, has no UTF-8."""
+
+    async def look() -> None:
+        store = SQLiteStore(path)
+        await store.open()
+        for asked in (
+            store.find("agent", "\ud83d"),
+            store.load(InvocationId("\ud83d")),
+            store.acquire(InvocationId("\ud83d"), "worker"),
+        ):
+            with pytest.raises(StoreError, match="lone surrogate"):
+                await asked
+        await store.close()
+
+    asyncio.run(look())
+
+
+@pytest.mark.parametrize("name", ["missing/agents.db", ".", "n" * 300])
 def test_a_path_that_cannot_be_a_file_is_refused(tmp_path: Path, name: str) -> None:
     with pytest.raises(StoreError, match=r"check (the path|that the file)"):
         loaded(tmp_path / name)
