@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
-from collections.abc import Iterator
 from typing import Any
 
 from loopwright.policy import Progress, Streak, plan_fingerprint
 from loopwright.protocol import (
-    Entry,
     InvocationState,
     Lease,
     Outcome,
@@ -18,7 +16,6 @@ from loopwright.protocol import (
     StoreError,
     ToolCalls,
     Turn,
-    decode_record,
     fold,
 )
 
@@ -83,23 +80,13 @@ class Live:
         self.progressed()
 
 
-def entries_of(stored: Stored) -> Iterator[Entry]:
-    """Decode a journal.
-
-    Raises:
-        JournalCorruptError: If a line cannot be read.
-    """
-    for line in stored.lines:
-        yield Entry(decode_record(line), line)
-
-
 def state_of(stored: Stored) -> InvocationState:
     """Fold a journal.
 
     Raises:
         JournalCorruptError: If it cannot be read, or does not fit together.
     """
-    return fold(list(entries_of(stored)))
+    return fold(stored.entries())
 
 
 def streak_of(turns: list[Turn], rule: Progress) -> Streak:

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 from rich.text import Text
 
-from loopwright.protocol import Entry, Status, decode_record, fold
+from loopwright.protocol import Status, fold
 
 from . import _plain, _views
 from ._acting import Id
@@ -33,7 +33,7 @@ async def show(session: Session, invocation: Id) -> int:
     """Show one invocation: how it stands, what it did."""
     async with session.store() as store:
         stored = await store.load(await find_invocation(store, invocation))
-    entries = [Entry(decode_record(line), line) for line in stored.lines]
+    entries = stored.entries()
     records = [entry.record for entry in entries]
     state, summary = fold(entries), stored.summary
     session.out.show(

@@ -9,9 +9,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal, NamedTuple, TypeAlias
 
+from ._errors import JournalCorruptError
 from ._ids import InvocationId
 from ._reasons import Reason
-from ._records import Record
+from ._records import Record, decode_record
 
 Status: TypeAlias = Literal["running", "suspended", "ended"]
 
@@ -91,3 +92,18 @@ class Stored:
     summary: Summary
     first_seq: int
     lines: tuple[bytes, ...]
+
+    def entries(self) -> list[Entry]:
+        """Decode the lines.
+
+        Raises:
+            JournalCorruptError: If one cannot be read; names the invocation and the seq.
+        """
+        found: list[Entry] = []
+        for seq, line in enumerate(self.lines, self.first_seq):
+            try:
+                found.append(Entry(decode_record(line), line))
+            except JournalCorruptError as error:
+                msg = f"invocation {self.summary.invocation_id}, seq {seq}: {error}"
+                raise JournalCorruptError(msg) from None
+        return found

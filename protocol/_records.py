@@ -296,5 +296,6 @@ def _unreadable(line: bytes, error: ValidationError) -> JournalCorruptError:
     first = error.errors(include_url=False, include_input=False)[0]
     path = ".".join(str(part) for part in first["loc"])
     return JournalCorruptError(
-        f"the journal record {kind!r} is malformed at {path}: {first['msg']}"
+        f"the journal record {kind!r} is malformed at {path or 'its kind'} ({first['msg']}); "
+        "restore the store from a backup"
     )

@@ -22,6 +22,7 @@ from loopwright.protocol import (
     ErrorCategory,
     Fault,
     Final,
+    Head,
     InvocationEnded,
     InvocationId,
     InvocationStarted,
@@ -35,6 +36,8 @@ from loopwright.protocol import (
     Record,
     ResultStatus,
     Resumed,
+    Stored,
+    Summary,
     Suspended,
     ToolCall,
     ToolCalls,
@@ -136,3 +139,11 @@ def test_what_is_no_record_is_refused(line: bytes) -> None:
     """A damaged journal is named as such, never guessed at."""
     with pytest.raises(JournalCorruptError):
         decode_record(line)
+
+
+@pytest.mark.parametrize("line", [b"{", b"{}"])
+def test_a_damaged_line_is_named_by_invocation_and_seq(line: bytes) -> None:
+    """Whoever reads the error has to find the place, and has to know what to do."""
+    summary = Summary(InvocationId("i"), Head("agent", "running", None, 0.0), 8, 0.0, None, False)
+    with pytest.raises(JournalCorruptError, match=r"^invocation i, seq 8: .*; restore the store"):
+        Stored(summary, 7, (encode_record(RECORDS[0]), line)).entries()
