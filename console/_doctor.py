@@ -56,7 +56,7 @@ async def doctor(session: Session) -> int:
 async def _look(name: str, look: Awaitable[str]) -> Check:
     try:
         return Check(name, True, await look)
-    except LoopwrightError as error:
+    except (LoopwrightError, OSError) as error:
         return Check(name, False, str(error))
 
 

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import io
+import os
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
+from typing import TextIO
 
 import typer
 
@@ -47,6 +50,8 @@ def application() -> typer.Typer:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command line, and return its exit code."""
     given = list(sys.argv[1:] if arguments is None else arguments)
+    # A service may have been started with either of them closed.
+    sys.stdout, sys.stderr = sys.stdout or _nowhere(), sys.stderr or _nowhere()
     for stream in (sys.stdout, sys.stderr):
         # A terminal that cannot show a customer's name is no reason to fail.
         if isinstance(stream, io.TextIOWrapper):
@@ -57,6 +62,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         message = error.format_message() if isinstance(error, typer.TyperException) else str(error)
         _complain(" ".join(message.split()), type(error).__name__, as_json="--json" in given)
         return UNSUCCESSFUL if isinstance(error, DemoError) else REFUSED
+    except OSError as error:
+        if error.filename is None:
+            _silence()
+        _complain(_refusal(error), type(error).__name__, as_json="--json" in given)
+        return REFUSED
     except (KeyboardInterrupt, typer.Abort):
         return _INTERRUPTED
 
@@ -65,3 +75,19 @@ def _complain(sentence: str, kind: str, *, as_json: bool) -> None:
     sys.stderr.write(f"loopwright: {sentence}\n")
     if as_json:
         sys.stdout.write(f"{_plain.line({'error': sentence, 'type': kind})}\n")
+
+
+def _nowhere() -> TextIO:
+    return open(os.devnull, "w", encoding="utf-8")
+
+
+def _silence() -> None:
+    """Give up on an output that takes nothing: at the exit Python would try once more."""
+    with suppress(OSError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _refusal(error: OSError) -> str:
+    if error.filename is None:
+        return f"the system refuses: {error.strerror}; check the disk, and where the output goes"
+    return f"{str(error.filename)!r} cannot be used: {error.strerror}; check the path"

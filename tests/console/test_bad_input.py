@@ -183,3 +183,19 @@ def test_doctor_names_what_is_wrong_and_goes_on(cli: Cli, folder: Path) -> None:
     assert (said.code, list(wrong)) == (2, ["store", "app"])
     assert "not an SQLite database" in wrong["store"]
     assert "gone:a" in wrong["app"]
+
+
+@pytest.mark.parametrize("words", [("list",), RUN, ("recover",)], ids=lambda words: words[0])
+def test_a_path_the_system_refuses_is_one_sentence(cli: Cli, words: tuple[str, ...]) -> None:
+    said = cli(*words, "--store", "n" * 300)
+    assert (said.code, said.out, said.err.count("\n")) == (2, "", 1)
+    assert "File name too long; check the path" in said.err
+
+
+def test_a_path_the_system_refuses_is_one_finding_of_the_doctor(cli: Cli) -> None:
+    wrong = [
+        check["name"]
+        for check in cli("doctor", "--json", "--store", "n" * 300).json["checks"]
+        if not check["ok"]
+    ]
+    assert wrong == ["store"]

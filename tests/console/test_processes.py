@@ -100,3 +100,16 @@ def test_without_the_extra_one_sentence_says_what_to_install(folder: Path) -> No
 def test_python_m_loopwright_returns_the_exit_code(folder: Path) -> None:
     said = loopwright("list", "--json")
     assert (said.returncode, json.loads(said.stdout)["type"]) == (2, "ConfigurationError")
+
+
+@pytest.mark.parametrize(
+    ("redirection", "code", "errors"), [(">&-", 0, 0), (">/dev/full", 2, 1), ("2>&-", 0, 0)]
+)
+def test_an_output_that_takes_nothing_is_no_traceback(
+    cli: Cli, redirection: str, code: int, errors: int
+) -> None:
+    """Closed, as for a service, there is nobody to tell; on a full disk there is."""
+    cli("run", "refund-desk", "Settle refund request REQ-01")
+    command = f"{sys.executable} -m loopwright list {redirection}"
+    done = subprocess.run(["sh", "-c", command], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr.count("\n")) == (code, errors)
