@@ -76,8 +76,10 @@ class Agent:
         try:
             return self.output.validate_python(outcome.output)
         except ValueError as error:
-            msg = f"invocation {outcome.invocation_id} ({outcome.reason}) has no output of agent "
-            msg += f"{self.name!r}'s type; parse completed outcomes of this agent only"
+            msg = (
+                f"invocation {outcome.invocation_id} ({outcome.reason}) has no output of the type "
+            )
+            msg += f"of agent {self.name!r}; parse completed outcomes of this agent only"
             raise ConfigurationError(msg) from error
 
     def __repr__(self) -> str:
@@ -103,7 +105,10 @@ def _by_name(agent: str, tools: Sequence[object]) -> dict[str, AnyTool]:
 
 def _output(agent: str, output: Any) -> TypeAdapter[Any]:
     try:
-        return TypeAdapter(output)
+        adapter: TypeAdapter[Any] = TypeAdapter(output)
+        adapter.json_schema()
     except (PydanticSchemaGenerationError, PydanticUserError) as error:
-        msg = f"agent {agent!r}: its output type has no JSON schema: {error.message}"
+        problem = error.message.partition("\n")[0]
+        msg = f"agent {agent!r}: its output type has no JSON schema: {problem}"
         raise ConfigurationError(msg) from None
+    return adapter

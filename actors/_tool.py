@@ -26,10 +26,14 @@ from loopwright.protocol import (
     JsonValue,
     LoopwrightError,
     Principal,
+    RemoteProtocolError,
     ToolSpec,
     bounded,
+    check_json,
     digest,
 )
+
+from ._work import described
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -102,10 +106,8 @@ class Tool(Generic[P, R]):
         self.is_async = inspect.iscoroutinefunction(function)
         self._effect_key = effect_key
         self._context_parameter, fields = _parameters(function, name)
-        self._adapter = _adapter(name, fields)
+        self._adapter, parameters = _adapter(name, fields)
         self._validate = self._adapter.validator.validate_python
-        parameters = self._adapter.json_schema()
-        parameters.pop("title", None)
         self.schema_version = digest(cast("JsonValue", parameters))[:16]
         """Digest of the arguments' schema: an approval does not outlive a change of it."""
         self.spec = ToolSpec(name, description, cast("JsonObject", parameters), effect)
@@ -125,9 +127,17 @@ class Tool(Generic[P, R]):
             InvalidArgumentsError: If they don't fit; the text names each path at fault.
         """
         try:
-            checked: Any = self._validate(arguments)
+            return self._checked(arguments)
         except ValidationError as error:
             raise InvalidArgumentsError(_explain(error)) from None
+        except RemoteProtocolError as error:
+            raise InvalidArgumentsError(str(error)) from None
+        except Exception as error:
+            # The validators of its types are foreign code.
+            raise InvalidArgumentsError(described(error)) from error
+
+    def _checked(self, arguments: JsonObject) -> tuple[JsonObject, Any]:
+        checked: Any = self._validate(arguments)
         values: dict[str, Any] = checked.__dict__
         if len(values) == len(arguments):
             for name, value in values.items():
@@ -135,15 +145,45 @@ class Tool(Generic[P, R]):
                     break
             else:
                 return arguments, checked
-        return self._adapter.dump_python(checked, mode="json"), checked
+        # By alias and with a round trip in mind: `bind` has to read this again.
+        final = self._adapter.dump_python(checked, mode="json", by_alias=True, round_trip=True)
+        check_json(final, where="arguments")
+        return final, checked
 
     def effect_key_of(self, checked: Any) -> EffectKey | None:
-        """Compute the declared effect key of checked arguments; `None` if none is declared."""
-        return None if self._effect_key is None else EffectKey(self._effect_key(checked))
+        """Compute the declared effect key of checked arguments; `None` if none is declared.
+
+        Raises:
+            InvalidArgumentsError: If they have none; a write must not run under a made-up one.
+        """
+        if self._effect_key is None:
+            return None
+        try:
+            key = cast("object", self._effect_key(checked))
+        except Exception as error:
+            msg = f"the effect key of tool {self.name!r} failed with {described(error)}"
+            raise InvalidArgumentsError(msg) from error
+        if not isinstance(key, str) or not key.strip():
+            msg = f"the effect key of tool {self.name!r} is {key!r}; effect_key must return a text"
+            raise InvalidArgumentsError(bounded(msg, 1_000))
+        return EffectKey(key)
 
     def bind(self, arguments: JsonObject, context: Callable[[], ToolContext]) -> Mapping[str, Any]:
-        """Turn checked arguments into keyword arguments for `function`."""
-        values: dict[str, Any] = self._validate(arguments).__dict__
+        """Turn checked arguments into keyword arguments for `function`.
+
+        What the body does to them is seen neither by another attempt nor by the plan.
+
+        Raises:
+            InvalidArgumentsError: If they were checked by another version of the tool.
+        """
+        own = {
+            name: copy.deepcopy(value) if isinstance(value, dict | list) else value
+            for name, value in arguments.items()
+        }
+        try:
+            values: dict[str, Any] = self._validate(own).__dict__
+        except ValidationError as error:
+            raise InvalidArgumentsError(_explain(error)) from None
         if self._context_parameter is not None:
             values[self._context_parameter] = context()
         return values
@@ -176,7 +216,10 @@ def tool(
     """
 
     def decorate(function: Callable[P, R]) -> Tool[P, R]:
-        tool_name = name or str(getattr(function, "__name__", ""))
+        if not (inspect.isfunction(function) or inspect.ismethod(function)):
+            msg = f"{bounded(repr(function))} is no function; wrap it in a `def` to make it a tool"
+            raise ConfigurationError(msg)
+        tool_name = name or function.__name__
         if not _NAME.fullmatch(tool_name):
             msg = (
                 f"tool name {bounded(tool_name)!r} is not usable; use 1-64 letters, digits, _ or -"
@@ -218,18 +261,23 @@ def _parameters(
     """Read a signature: the name of the context parameter, and the fields of the schema."""
     try:
         hints = typing.get_type_hints(function, include_extras=True)
-    except NameError as error:
+    except (AttributeError, NameError, SyntaxError, TypeError) as error:
         msg = f"tool {name!r} has an annotation that cannot be resolved: {error}"
         raise ConfigurationError(msg) from None
     context: str | None = None
     fields: list[tuple[str, Any, Any]] = []
     for parameter in inspect.signature(function).parameters.values():
-        if hints.get(parameter.name) is ToolContext:
-            context = parameter.name
-            continue
         if parameter.kind not in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY):
             msg = f"tool {name!r} has the parameter {parameter}; every argument needs its own name"
             raise ConfigurationError(msg)
+        hint = hints.get(parameter.name)
+        if ToolContext in (hint, *typing.get_args(hint)):
+            # Also where it is optional or annotated: a model must never get to fill it in.
+            if context is not None:
+                msg = f"tool {name!r} has two ToolContext parameters; one is enough, drop the other"
+                raise ConfigurationError(msg)
+            context = parameter.name
+            continue
         if parameter.name not in hints:
             msg = f"tool {name!r} has the parameter {parameter.name!r} without a type; annotate it"
             raise ConfigurationError(msg)
@@ -241,20 +289,27 @@ def _field(parameter: inspect.Parameter) -> Any:
     default = parameter.default
     if default is inspect.Parameter.empty:
         return dataclasses.field()
-    if isinstance(default, list | dict | set):
-        return dataclasses.field(default_factory=lambda: copy.deepcopy(cast("Any", default)))
+    if default.__class__.__hash__ is None:
+        return dataclasses.field(default_factory=lambda: copy.deepcopy(default))
     return dataclasses.field(default=default)
 
 
-def _adapter(name: str, fields: list[tuple[str, Any, Any]]) -> TypeAdapter[Any]:
+def _adapter(
+    name: str, fields: list[tuple[str, Any, Any]]
+) -> tuple[TypeAdapter[Any], dict[str, Any]]:
+    """Make what validates arguments, and its JSON schema."""
     arguments = dataclasses.make_dataclass(
         f"{name}_arguments", fields, kw_only=True, namespace={"__pydantic_config__": _CONFIG}
     )
     try:
-        return TypeAdapter(arguments)
+        adapter: TypeAdapter[Any] = TypeAdapter(arguments)
+        schema = adapter.json_schema()
     except (PydanticSchemaGenerationError, PydanticUserError) as error:
-        msg = f"tool {name!r} has an argument type that has no JSON schema: {error.message}"
+        problem = error.message.partition("\n")[0]
+        msg = f"tool {name!r} has an argument type that has no JSON schema: {problem}"
         raise ConfigurationError(msg) from None
+    schema.pop("title", None)
+    return adapter, schema
 
 
 def _explain(error: ValidationError) -> str:

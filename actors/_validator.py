@@ -30,7 +30,6 @@ from loopwright.protocol import (
     Faulty,
     Final,
     JsonObject,
-    JsonValue,
     NeedsApproval,
     Plan,
     PlannedCall,
@@ -45,12 +44,14 @@ from loopwright.protocol import (
     ValidationVerdict,
     Verdict,
     bounded,
+    check_json,
     derived_effect_key,
 )
 
 from ._agent import Agent
 from ._service import Service, answer
 from ._tool import AnyTool, InvalidArgumentsError
+from ._work import described
 from .kernel import Request
 
 
@@ -98,11 +99,14 @@ class Validator(Service[Validate]):
             if decision.answer.strip() or decision.output is not None:
                 return Accepted(output=decision.output)
             return Faulty("the final answer is blank; answer, or go on with calls")
+        adapter = self._agent.output
         try:
-            value = self._agent.output.validate_python(decision.output)
-        except ValueError as error:
-            return Faulty(f"the final output does not fit: {bounded(str(error), 1_000)}")
-        output: JsonValue = self._agent.output.dump_python(value, mode="json")
+            value = adapter.validate_python(decision.output)
+            # By alias and with a round trip in mind: `parse_output` has to read this again.
+            output = adapter.dump_python(value, mode="json", by_alias=True, round_trip=True)
+            check_json(output, where="output")
+        except Exception as error:  # noqa: BLE001 - the type's validators are foreign code
+            return Faulty(f"the final output does not fit: {described(error)}")
         return Accepted(output=output)
 
     def _batch(self, request: Validate, calls: Calls, model_asks: str | None) -> ValidationVerdict:
@@ -167,15 +171,11 @@ class Validator(Service[Validate]):
             text = f"there is no tool {bounded(call.tool_name)!r}; available: {known}"
             return _refused(call, ResultStatus.UNKNOWN_TOOL, "UnknownTool", text)
         if isinstance(call, BrokenCall):
-            return _refused(
-                call, ResultStatus.INVALID_ARGUMENTS, "InvalidArguments", call.problem, tool.effect
-            )
+            return _unfit(call, call.problem, tool)
         try:
             arguments, checked = tool.check(call.arguments)
         except InvalidArgumentsError as error:
-            return _refused(
-                call, ResultStatus.INVALID_ARGUMENTS, "InvalidArguments", str(error), tool.effect
-            )
+            return _unfit(call, str(error), tool)
         judgement = self._judgement(request, call, tool, arguments)
         if isinstance(judgement, Deny):
             denied = _refused(
@@ -185,9 +185,11 @@ class Validator(Service[Validate]):
             return denied
         key = None
         if tool.effect.is_write:
-            key = tool.effect_key_of(checked) or derived_effect_key(
-                request.invocation_id, request.turn, call.call_id
-            )
+            try:
+                key = tool.effect_key_of(checked)
+            except InvalidArgumentsError as error:
+                return _unfit(call, str(error), tool)
+            key = key or derived_effect_key(request.invocation_id, request.turn, call.call_id)
         planned = PlannedCall(call.call_id, tool.name, tool.effect, arguments, key)
         match judgement:
             case AskHuman(reason=reason, rule=rule):
@@ -218,6 +220,10 @@ def _batch_problem(calls: Calls) -> str | None:
             return f"the call id {shown!r} is used twice; give each call its own"
         seen.add(call.call_id)
     return None
+
+
+def _unfit(call: AnyCall, problem: str, tool: AnyTool) -> _Judged:
+    return _refused(call, ResultStatus.INVALID_ARGUMENTS, "InvalidArguments", problem, tool.effect)
 
 
 def _refused(

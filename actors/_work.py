@@ -11,8 +11,14 @@ import contextvars
 from collections.abc import Coroutine
 from typing import Any, Final, cast
 
+from loopwright.protocol import bounded
+
 ABANDON_AFTER: Final = 1.0
 """Seconds a cancelled task gets to end when everything is closed."""
+
+
+TEXT_LIMIT: Final = 2_000
+"""Characters kept of what an exception of theirs says."""
 
 
 class Work:
@@ -62,3 +68,16 @@ def first_cause(error: BaseException) -> BaseException:
         group = cast("BaseExceptionGroup[BaseException]", error)
         error = group.exceptions[0]
     return error
+
+
+def text_of(error: BaseException) -> str:
+    """Read what an exception says; its own `__str__` is foreign code too, and may fail."""
+    try:
+        return bounded(str(error), TEXT_LIMIT)
+    except Exception:  # noqa: BLE001 - see above
+        return "<its text cannot be read>"
+
+
+def described(error: BaseException) -> str:
+    """Name an exception and what it says."""
+    return f"{type(error).__name__}: {text_of(error)}"

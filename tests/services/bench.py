@@ -1,0 +1,164 @@
+"""What these tests share: messages with the ids filled in, and an executor with somebody asking."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Coroutine
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager
+from typing import Any, Final
+
+from loopwright.actors import AnyTool, ToolExecutor
+from loopwright.actors.kernel import ActorRef, ActorSystem, Request
+from loopwright.protocol import (
+    CallId,
+    Decide,
+    Effect,
+    Execute,
+    Executed,
+    History,
+    Interrupt,
+    InvocationId,
+    JsonObject,
+    Principal,
+    ToolResult,
+    attempt_id,
+)
+from loopwright.testing import Probe, VirtualClock, settle
+
+INVOCATION: Final = InvocationId("inv-1")
+
+
+def execute(
+    tool: AnyTool, call_id: str = "c1", *, attempt: int = 1, arguments: JsonObject | None = None
+) -> Execute:
+    """Order one attempt."""
+    identity = CallId(call_id)
+    return Execute(
+        INVOCATION,
+        1,
+        identity,
+        attempt_id(identity, attempt),
+        attempt,
+        tool.name,
+        tool.effect,
+        arguments or {},
+        None,
+        Principal(),
+    )
+
+
+def decide(turn: int = 1, *, notice: str | None = None, context_chars: int = 0) -> Decide:
+    """Ask for the decision of a turn."""
+    return Decide(
+        INVOCATION,
+        turn,
+        "the goal",
+        History([]),
+        Principal("ann"),
+        notice,
+        {"ticket": 7},
+        context_chars,
+    )
+
+
+class ExecutorBench:
+    """One executor, on a clock of its own, and a probe that is told its answers."""
+
+    def __init__(self, system: ActorSystem, tool: AnyTool) -> None:
+        self.tool = tool
+        self.clock = VirtualClock()
+        self.asker = Probe(system)
+        self.ref: ActorRef[Any] = system.start(ToolExecutor, tool, self.clock)
+
+    def start(self, call_id: str = "c1", *, attempt: int = 1, **arguments: Any) -> None:
+        """Order an attempt, and don't wait."""
+        order = execute(self.tool, call_id, attempt=attempt, arguments=arguments)
+        self.ref.tell(Request(order, self.asker.ref))
+
+    def interrupt(self, call_id: str = "c1", *, attempt: int = 1) -> None:
+        """Interrupt an attempt."""
+        name = attempt_id(CallId(call_id), attempt)
+        order = Interrupt(INVOCATION, 1, name, self.tool.name)
+        self.ref.tell(Request(order, self.asker.ref))
+
+    async def run(self, call_id: str = "c1", *, attempt: int = 1, **arguments: Any) -> ToolResult:
+        """Run an attempt to its answer; no time passes."""
+        before = len(self.asker.messages)
+        self.start(call_id, attempt=attempt, **arguments)
+        messages = await self.asker.received(before + 1)
+        assert len(messages) == before + 1
+        executed = messages[-1]
+        assert isinstance(executed, Executed)
+        return executed.result
+
+    async def results(self, count: int) -> list[ToolResult]:
+        """Wait for this many answers, and make sure that there are no more."""
+        await self.asker.received(count)
+        await settle()
+        results = self.answered
+        assert len(results) == count
+        return results
+
+    @property
+    def answered(self) -> list[ToolResult]:
+        """The answers so far."""
+        return [executed.result for executed in self.asker.messages]
+
+    @property
+    def statuses(self) -> list[tuple[str, str]]:
+        """Call id and status of the answers so far."""
+        return [(result.call_id, result.status.value) for result in self.answered]
+
+
+@asynccontextmanager
+async def executor(tool: AnyTool) -> AsyncGenerator[ExecutorBench, None]:
+    """Run an executor of this tool."""
+    async with ActorSystem() as system:
+        yield ExecutorBench(system, tool)
+
+
+class Gate:
+    """Holds bodies back until the test opens it, and knows who has come."""
+
+    def __init__(self) -> None:
+        self.came: list[str] = []
+        self.open = asyncio.Event()
+
+    async def wait(self, who: str) -> str:
+        """Wait until it is open."""
+        self.came.append(who)
+        await self.open.wait()
+        return who
+
+
+def error_type(result: ToolResult) -> str:
+    """Name the failure of a result; there is one."""
+    assert result.error is not None
+    return result.error.type
+
+
+def effect_of(write: bool) -> Effect:
+    """Choose an effect class."""
+    return Effect.MANUAL if write else Effect.READ
+
+
+def escaping(main: Coroutine[Any, Any, None]) -> BaseException | None:
+    """Run in a loop of its own, and return what leaves it.
+
+    In a thread, because CPython 3.11 miscounts the depth of a thread's stack when an interrupt
+    leaves a loop; and without `asyncio.run`, which would turn one into a cancellation.
+    """
+    with ThreadPoolExecutor(1) as pool:
+        return pool.submit(_run, main).exception()
+
+
+def _run(main: Coroutine[Any, Any, None]) -> None:
+    loop = asyncio.new_event_loop()
+    task = loop.create_task(main)
+    try:
+        loop.run_until_complete(task)
+    finally:
+        task.cancel()
+        loop.run_until_complete(asyncio.wait([task]))
+        loop.close()
