@@ -25,7 +25,6 @@ from loopwright.protocol import (
     ResultStatus,
     ToolError,
     ToolResult,
-    bounded,
     to_json,
 )
 
@@ -33,13 +32,14 @@ from ._clock import Clock, Timer
 from ._service import Service, answer, answer_last
 from ._threads import MAX_THREADS, NeverRanError, ThreadPool
 from ._tool import AnyTool, InvalidArgumentsError, ToolContext, ToolFailure
-from ._work import Work, first_cause
+from ._work import Work, first_cause, text_of
 from .kernel import ActorRef, Request
 
 _Key: TypeAlias = tuple[InvocationId, int, AttemptId]
+_Stopped: TypeAlias = Literal["timeout", "interrupted"]
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class _Attempt:
     """One attempt that has not been answered."""
 
@@ -49,7 +49,12 @@ class _Attempt:
     task: asyncio.Task[None] | None = None
     until: float | None = None
     """When its time is over; `None` while it waits for its turn, or without a limit."""
-    stopped: Literal["timeout", "interrupted"] | None = None
+    stopped: _Stopped | None = None
+
+    @property
+    def key(self) -> _Key:
+        """What it is found by."""
+        return self.order.invocation_id, self.order.turn, self.order.attempt_id
 
 
 class ToolExecutor(Service[Execute | Interrupt]):
@@ -60,7 +65,7 @@ class ToolExecutor(Service[Execute | Interrupt]):
         self._tool = tool
         self._clock = clock
         self._attempts: dict[_Key, _Attempt] = {}
-        self._waiting: deque[_Key] = deque()
+        self._waiting: deque[_Attempt] = deque()
         self._running = 0
         self._limit = tool.max_concurrency
         self._work = Work()
@@ -75,31 +80,36 @@ class ToolExecutor(Service[Execute | Interrupt]):
         if isinstance(order, Interrupt):
             self._interrupt((order.invocation_id, order.turn, order.attempt_id))
             return
-        key = (order.invocation_id, order.turn, order.attempt_id)
-        self._attempts[key] = _Attempt(order, request.reply_to, request.context)
+        attempt = _Attempt(order, request.reply_to, request.context)
+        key = attempt.key
+        if key in self._attempts:
+            # A rebuilt Supervisor asks again: nobody waits for the first one any more.
+            self._interrupt(key)
+        self._attempts[key] = attempt
         if self._limit is not None and self._running >= self._limit:
-            self._waiting.append(key)
+            self._waiting.append(attempt)
         else:
-            self._start(key)
+            self._start(attempt)
 
     async def post_stop(self) -> None:
         """End what still runs; a body that does not obey is abandoned."""
         if self._timer is not None:
             self._timer.cancel()
+        # What waits never begins: its turn would come as what runs is ended.
+        self._waiting.clear()
         await self._work.close()
         if self._threads is not None:
             self._threads.close()
 
-    def _start(self, key: _Key) -> None:
-        attempt = self._attempts[key]
+    def _start(self, attempt: _Attempt) -> None:
         self._running += 1
-        attempt.task = self._work.start(self._run(key, attempt), attempt.context)
+        attempt.task = self._work.start(self._run(attempt), attempt.context)
         if self._tool.timeout is not None:
             attempt.until = self._clock.now().monotonic + self._tool.timeout
             if self._timer is None:
                 self._timer = self._clock.call_at(attempt.until, self._sweep)
 
-    async def _run(self, key: _Key, attempt: _Attempt) -> None:
+    async def _run(self, attempt: _Attempt) -> None:
         try:
             result = await self._body(attempt.order, attempt)
         finally:
@@ -107,8 +117,8 @@ class ToolExecutor(Service[Execute | Interrupt]):
             if attempt.task is not None:
                 self._work.ended(attempt.task)
             if self._waiting:
-                self._next()
-        if self._attempts.pop(key, None) is not None:
+                self._start(self._waiting.popleft())
+        if self._settles(attempt):
             order = attempt.order
             answer_last(attempt.reply_to, Executed(order.turn, order.attempt_id, result))
 
@@ -123,18 +133,20 @@ class ToolExecutor(Service[Execute | Interrupt]):
                 if inspect.isawaitable(output):
                     output = await output
         except NeverRanError:
-            return self._never_ran(order)
-        except InvalidArgumentsError as error:
-            return self._failed(order, error)
+            return self._never_ran(order, attempt.stopped)
         except asyncio.CancelledError as error:
             if attempt.stopped is None:
                 # The body cancelled itself, or its task was cancelled from outside us.
                 return self._failed(order, error)
             return self._stopped(order, attempt.stopped)
-        except (Exception, SystemExit, BaseExceptionGroup) as error:  # noqa: BLE001 - foreign code
+        except BaseException as error:  # noqa: BLE001 - a body is foreign code
+            cause = first_cause(error)
+            if isinstance(cause, KeyboardInterrupt | GeneratorExit):
+                # The loop hands on an interrupt, but not a group that holds one.
+                raise cause from None
             if attempt.stopped is not None:
                 return self._stopped(order, attempt.stopped)
-            return self._failed(order, first_cause(error))
+            return self._failed(order, cause)
         if attempt.stopped is not None:
             # It swallowed its cancellation; nobody waits for what it returns any more.
             return self._stopped(order, attempt.stopped)
@@ -144,51 +156,54 @@ class ToolExecutor(Service[Execute | Interrupt]):
         """Time out what is due. All attempts have the same limit, so they are due in order."""
         self._timer = None
         now = self._clock.now().monotonic
-        for key, attempt in tuple(self._attempts.items()):
+        for attempt in tuple(self._attempts.values()):
             if attempt.until is None or attempt.task is None or attempt.stopped is not None:
                 continue
             if attempt.until > now:
                 self._timer = self._clock.call_at(attempt.until, self._sweep)
                 return
-            self._timed_out(key, attempt, attempt.task)
+            self._timed_out(attempt, attempt.task)
 
-    def _timed_out(self, key: _Key, attempt: _Attempt, task: asyncio.Task[None]) -> None:
+    def _timed_out(self, attempt: _Attempt, task: asyncio.Task[None]) -> None:
         """Answer now; the body is told to end, and may not obey."""
         attempt.stopped = "timeout"
         self._work.interrupt(task)
         if self._tool.is_async:
-            self._answer(key, self._stopped(attempt.order, "timeout"))
+            self._answer(attempt, self._stopped(attempt.order, "timeout"))
 
     def _interrupt(self, key: _Key) -> None:
         attempt = self._attempts.get(key)
         if attempt is None:
             return
         if attempt.task is None:
-            self._waiting.remove(key)
-            self._answer(key, self._never_ran(attempt.order))
+            self._waiting.remove(attempt)
+            self._answer(attempt, self._never_ran(attempt.order, "interrupted"))
             return
         attempt.stopped = attempt.stopped or "interrupted"
         self._work.interrupt(attempt.task)
 
-    def _answer(self, key: _Key, result: ToolResult) -> None:
-        """Answer an attempt once; a late result is dropped."""
-        attempt = self._attempts.pop(key, None)
-        if attempt is None:
-            return
-        order = attempt.order
-        answer(attempt.reply_to, Executed(order.turn, order.attempt_id, result))
+    def _answer(self, attempt: _Attempt, result: ToolResult) -> None:
+        if self._settles(attempt):
+            order = attempt.order
+            answer(attempt.reply_to, Executed(order.turn, order.attempt_id, result))
 
-    def _next(self) -> None:
-        if self._waiting and (self._limit is None or self._running < self._limit):
-            self._start(self._waiting.popleft())
+    def _settles(self, attempt: _Attempt) -> bool:
+        """Whether this is its one answer; a late result, and one of an attempt made anew, is not."""
+        if self._attempts.get(attempt.key) is not attempt:
+            return False
+        del self._attempts[attempt.key]
+        return True
 
     # ------------------------------------------------------------ results
-    def _never_ran(self, order: Execute) -> ToolResult:
-        status = ResultStatus.NOT_STARTED if order.effect.is_write else ResultStatus.TIMEOUT
-        text = "no thread was free before its time was over; the body never ran"
-        return _result(order, status, _error(ErrorCategory.TRANSIENT, "NeverRan", text))
+    def _never_ran(self, order: Execute, why: _Stopped | None) -> ToolResult:
+        late = why == "timeout"
+        text = "no thread was free before its time was over" if late else "it was interrupted"
+        error = _error(ErrorCategory.TRANSIENT, "NeverRan", f"{text}; the body never ran")
+        if order.effect.is_write:
+            return _result(order, ResultStatus.NOT_STARTED, error)
+        return _result(order, ResultStatus.TIMEOUT if late else ResultStatus.CANCELLED, error)
 
-    def _stopped(self, order: Execute, why: Literal["timeout", "interrupted"]) -> ToolResult:
+    def _stopped(self, order: Execute, why: _Stopped) -> ToolResult:
         late = why == "timeout"
         limit = f"it exceeded its limit of {self._tool.timeout} s" if late else "it was interrupted"
         if order.effect.is_write:
@@ -201,8 +216,7 @@ class ToolExecutor(Service[Execute | Interrupt]):
 
     def _failed(self, order: Execute, error: BaseException) -> ToolResult:
         category, retryable = _classify(error)
-        kind, text = type(error).__name__, bounded(str(error), 2_000)
-        failure = _error(category, kind, text, retry=retryable)
+        failure = _error(category, type(error).__name__, text_of(error), retry=retryable)
         if isinstance(error, SystemExit | asyncio.CancelledError) and order.effect.is_write:
             return _result(order, ResultStatus.OUTCOME_UNKNOWN, failure)
         return _result(order, ResultStatus.ERROR, failure)
@@ -228,6 +242,9 @@ def _classify(error: BaseException) -> tuple[ErrorCategory, bool]:
             return ErrorCategory.TRANSIENT, True
         case PermissionError():
             return ErrorCategory.PERMISSION, False
+        case InvalidArgumentsError():
+            # The tool has changed since they were checked.
+            return ErrorCategory.INVALID_INPUT, False
         case _:
             return ErrorCategory.INTERNAL, False
 
