@@ -17,14 +17,13 @@ from loopwright.protocol import (
     ModelRequest,
     RemoteProtocolError,
     Usage,
-    bounded,
     parse_decision,
     raw_text,
 )
 
 from ._agent import Agent
 from ._service import Service, answer_last
-from ._work import Work, first_cause
+from ._work import Work, described, first_cause
 from .kernel import ActorRef, Request
 
 _Key: TypeAlias = tuple[InvocationId, int]
@@ -64,13 +63,23 @@ class Decider(Service[Decide | CancelDecide]):
             said = _decided(order, reply)
         except asyncio.CancelledError:
             said = DecideFailed(order.turn, "the model call was cancelled")
-        except (Exception, BaseExceptionGroup) as error:  # noqa: BLE001 - a model is foreign code
+        except BaseException as error:  # noqa: BLE001 - a model is foreign code
             cause = first_cause(error)
-            text = bounded(str(cause), 2_000)
-            said = DecideFailed(order.turn, f"{type(cause).__name__}: {text}")
+            if isinstance(cause, KeyboardInterrupt | GeneratorExit):
+                # The loop hands on an interrupt, but not a group that holds one.
+                raise cause from None
+            said = DecideFailed(order.turn, described(cause))
         finally:
-            self._work.ended(self._asked.pop(key))
+            self._ended(key)
         answer_last(reply_to, said)
+
+    def _ended(self, key: _Key) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        self._work.ended(task)
+        # A call that outlived its cancellation may have been asked anew meanwhile.
+        if self._asked.get(key) is task:
+            del self._asked[key]
 
     def _request(self, order: Decide) -> ModelRequest:
         return ModelRequest(
@@ -87,10 +96,8 @@ class Decider(Service[Decide | CancelDecide]):
         )
 
 
-def _decided(order: Decide, reply: object) -> Decided:
-    if not isinstance(reply, ModelReply):
-        msg = f"the model returned {type(reply).__name__}; decide() must return a ModelReply"
-        raise TypeError(msg)
+def _decided(order: Decide, said: object) -> Decided:
+    reply = _checked(said)
     decision: Decision | Malformed
     try:
         decision = parse_decision(reply.decision)
@@ -98,8 +105,41 @@ def _decided(order: Decide, reply: object) -> Decided:
         decision = Malformed(str(error), raw_text(reply.decision))
     usage = reply.usage
     if usage is None:
-        said = len(raw_text(reply.decision))
+        raw = reply.decision
+        size = len(raw) if isinstance(raw, str | bytes) else len(repr(raw))
         usage = Usage(
-            order.context_chars // _CHARS_PER_TOKEN + 1, said // _CHARS_PER_TOKEN + 1, True
+            order.context_chars // _CHARS_PER_TOKEN + 1, size // _CHARS_PER_TOKEN + 1, True
         )
     return Decided(order.turn, decision, usage, reply.model, reply.response_id)
+
+
+def _checked(said: object) -> ModelReply:
+    """Take nothing about a reply for granted: all of it goes into the journal.
+
+    Raises:
+        TypeError: If it is not what its annotations say.
+    """
+    if not isinstance(said, ModelReply):
+        msg = f"the model returned {type(said).__name__}; decide() must return a ModelReply"
+        raise TypeError(msg)
+    if not (_is_text(said.model) and _is_text(said.response_id) and _is_usage(said.usage)):
+        msg = (
+            f"the model replied with usage={said.usage!r}, model={said.model!r}, "
+            f"response_id={said.response_id!r}; give counts from 0 up or None, and texts"
+        )
+        raise TypeError(msg)
+    return said
+
+
+def _is_text(value: object) -> bool:
+    return isinstance(value, str)
+
+
+def _is_usage(value: object) -> bool:
+    if value is None:
+        return True
+    return isinstance(value, Usage) and _is_count(value.input_tokens, value.output_tokens)
+
+
+def _is_count(*values: object) -> bool:
+    return all(isinstance(value, int) and value >= 0 for value in values)

@@ -1,0 +1,318 @@
+"""The Decider: whatever a model does, the Supervisor hears of it once, in our own types."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from typing import Any, cast
+
+import pytest
+
+from loopwright import (
+    Agent,
+    CannotContinue,
+    Clarification,
+    Final,
+    ModelReply,
+    ModelRequest,
+    Policy,
+    RequestApproval,
+    ToolCalls,
+    Usage,
+    tool,
+)
+from loopwright.actors import Decider
+from loopwright.actors.kernel import ActorRef, ActorSystem, Request
+from loopwright.protocol import CancelDecide, Decide, Decided, DecideFailed, Malformed
+from loopwright.testing import Probe, ScriptedModel, Step, settle
+from services.bench import INVOCATION, Gate, decide, escaping
+
+pytestmark = pytest.mark.anyio
+
+
+class Says:
+    """A model that returns one thing, of any type, or raises it."""
+
+    def __init__(self, said: object) -> None:
+        self.said = said
+
+    async def decide(self, _: ModelRequest) -> ModelReply:
+        if isinstance(self.said, BaseException):
+            raise self.said
+        return cast("ModelReply", self.said)
+
+
+class MuteError(Exception):
+    def __str__(self) -> str:
+        raise RuntimeError("no text")
+
+
+class OddError(BaseException):
+    """Neither an Exception nor anything Python knows."""
+
+
+class DeciderBench:
+    """A Decider and a probe that is told its answers."""
+
+    def __init__(self, system: ActorSystem, agent: Agent) -> None:
+        self.asker = Probe(system)
+        self.ref: ActorRef[Any] = system.start(Decider, agent)
+
+    def ask(self, order: Decide | CancelDecide) -> None:
+        self.ref.tell(Request(order, self.asker.ref))
+
+    async def answer(self, order: Decide | None = None) -> Decided | DecideFailed:
+        before = len(self.asker.messages)
+        self.ask(order or decide())
+        messages = await self.asker.received(before + 1)
+        await settle()
+        assert len(messages) == before + 1
+        answered: Decided | DecideFailed = messages[-1]
+        return answered
+
+    async def decided(self, order: Decide | None = None) -> Decided:
+        answered = await self.answer(order)
+        assert isinstance(answered, Decided)
+        return answered
+
+
+@asynccontextmanager
+async def decider(model: Any, **options: Any) -> AsyncGenerator[DeciderBench, None]:
+    async with ActorSystem() as system:
+        yield DeciderBench(system, Agent("desk", model=model, **options))
+
+
+async def failure(said: object) -> str:
+    async with decider(Says(said)) as bench:
+        answered = await bench.answer()
+    assert isinstance(answered, DecideFailed)
+    return answered.error
+
+
+@pytest.mark.parametrize(
+    "said", [None, Final("done"), {"kind": "final"}, "text", (ModelReply(Final("x")), None)]
+)
+async def test_a_reply_of_another_type_is_the_models_failure(said: object) -> None:
+    """Also a decision without its reply: a model that forgets the usage is told so."""
+    expected = f"TypeError: the model returned {type(said).__name__}; decide() must return a "
+    assert (await failure(said)).startswith(expected)
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"usage": {"input_tokens": 1}},
+        {"usage": Usage(-1, 0)},
+        {"usage": Usage(0, -1)},
+        {"usage": Usage(cast("int", None), 1)},
+        {"usage": Usage(cast("int", 1.5), 1)},
+        {"model": None},
+        {"response_id": 7},
+    ],
+)
+async def test_a_reply_with_fields_of_other_types_is_the_models_failure(
+    fields: dict[str, Any],
+) -> None:
+    """All of a reply goes into budgets and the journal; nothing there may be negative or unreadable."""
+    error = await failure(ModelReply(Final("done"), **fields))
+
+    assert error.startswith("TypeError: the model replied with usage=")
+    assert error.endswith("give counts from 0 up or None, and texts")
+
+
+@pytest.mark.parametrize(
+    ("error", "text"),
+    [
+        (ConnectionError("no route"), "ConnectionError: no route"),
+        (ExceptionGroup("g", [ExceptionGroup("h", [ValueError("deep")])]), "ValueError: deep"),
+        (MuteError(), "MuteError: <its text cannot be read>"),
+        (OddError("odd"), "OddError: odd"),
+        (SystemExit(3), "SystemExit: 3"),
+        (BaseExceptionGroup("g", [SystemExit(4)]), "SystemExit: 4"),
+        (ValueError("y" * 3_000), "ValueError: " + "y" * 2_000 + "… (3000 characters)"),
+        (asyncio.CancelledError("own"), "the model call was cancelled"),
+    ],
+)
+async def test_a_model_that_raises_has_failed(error: BaseException, text: str) -> None:
+    """Whatever it raises, there is an answer, bounded, with the first real cause."""
+    assert await failure(error) == text
+
+
+async def test_it_goes_on_after_a_failure() -> None:
+    """A failed call is no crash: the next one is served by the same actor."""
+    async with decider(ScriptedModel([ValueError("no"), Final("done")])) as bench:
+        assert isinstance(await bench.answer(decide(1)), DecideFailed)
+        assert (await bench.decided(decide(2))).decision == Final("done")
+
+
+@pytest.mark.parametrize(
+    ("reply", "problem", "raw"),
+    [
+        ("{", "decision: not valid JSON", "{"),
+        (b"\xff", "decision: byte 0 is not valid UTF-8", "\ufffd"),
+        ("[]", "decision: must be a JSON object with a `kind`, not list", "[]"),
+        ({"kind": "dance"}, "decision: Input tag 'dance'", "{'kind': 'dance'}"),
+        ({"kind": "final", "extra": 1}, "decision.final.extra: ", "{'kind': 'final', 'extra': 1}"),
+        ("z" * 5_000, "decision: not valid JSON", "z" * 2_000 + "… (5000 characters)"),
+        ("a\x00b", "decision: not valid JSON", "a\\x00b"),
+    ],
+)
+async def test_a_malformed_reply_is_kept_bounded(reply: Any, problem: str, raw: str) -> None:
+    """It counts as said, with what was wrong and a printable beginning of it."""
+    async with decider(ScriptedModel([reply])) as bench:
+        decided = await bench.decided()
+
+    assert isinstance(decided.decision, Malformed)
+    assert decided.decision.problem.startswith(problem)
+    assert decided.decision.raw == raw
+    assert decided.usage == Usage(10, 5)
+
+
+@pytest.mark.parametrize(
+    "decision",
+    [
+        Final("done", {"x": 1}),
+        ToolCalls((), "none"),
+        RequestApproval((), "why not"),
+        Clarification("which?"),
+        CannotContinue("lost", "no idea"),
+    ],
+)
+async def test_a_typed_decision_is_handed_on(decision: Step) -> None:
+    """With the usage, the model and the response id of its reply."""
+    reply = ModelReply(cast("Final", decision), Usage(3, 4), "m-1", "r-1")
+    async with decider(ScriptedModel([reply])) as bench:
+        decided = await bench.decided(decide(9))
+
+    assert decided == Decided(9, cast("Final", decision), Usage(3, 4), "m-1", "r-1")
+
+
+@pytest.mark.parametrize(
+    ("raw", "tokens"),
+    [
+        ('{"kind":"final","answer":"ok"}', 8),
+        (b'{"kind":"final","answer":"ok"}', 8),
+        ('{"kind":"final","answer":"' + "x" * 40_000 + '"}', 10_008),
+        ("?" * 40_000, 10_001),
+        (Final("x" * 40_000), len(repr(Final("x" * 40_000))) // 4 + 1),
+    ],
+)
+async def test_usage_that_is_not_reported_is_estimated(raw: Any, tokens: int) -> None:
+    """From all that was shown and said, four characters a token, never 0, and marked as estimate."""
+    async with decider(ScriptedModel([raw], usage=None)) as bench:
+        decided = await bench.decided(decide(context_chars=400))
+
+    assert decided.usage == Usage(101, tokens, estimated=True)
+
+
+async def test_a_reported_usage_of_nothing_is_believed() -> None:
+    """A provider that says 0 is not corrected."""
+    async with decider(ScriptedModel([Final("x")], usage=Usage())) as bench:
+        assert (await bench.decided()).usage == Usage()
+
+
+async def test_a_model_is_shown_everything_a_decision_may_rest_on() -> None:
+    """The agent's definition, the invocation's own data, and the notice of this turn."""
+
+    @tool(effect="read")
+    def find() -> None: ...
+
+    model = ScriptedModel([Final("x")])
+    async with decider(model, instructions="Be brief.", tools=[find], policy=Policy()) as bench:
+        order = decide(3, notice="the end is near")
+        await bench.decided(order)
+
+    (request,) = model.requests
+    assert request == ModelRequest(
+        INVOCATION,
+        3,
+        "desk",
+        "Be brief.",
+        order.goal,
+        order.history,
+        (find.spec,),
+        order.principal,
+        "the end is near",
+        {"ticket": 7},
+    )
+
+
+async def test_a_call_that_is_cancelled_is_answered() -> None:
+    """It is answered once, also where nobody hears of the cancel in time or at all."""
+    gate = Gate()
+
+    async def wait(_: ModelRequest) -> Final:
+        await gate.wait("model")
+        return Final("late")
+
+    async with decider(ScriptedModel([wait])) as bench:
+        bench.ask(CancelDecide(INVOCATION, 1))
+        bench.ask(decide(1))
+        await settle()
+        bench.ask(CancelDecide(INVOCATION, 2))
+        bench.ask(CancelDecide(INVOCATION, 1))
+        bench.ask(CancelDecide(INVOCATION, 1))
+        await bench.asker.received()
+        await settle()
+
+    assert bench.asker.messages == [DecideFailed(1, "the model call was cancelled")]
+
+
+async def test_a_call_that_is_cancelled_before_it_has_begun_is_answered() -> None:
+    """In the very tick it was asked for."""
+
+    async def wait(_: ModelRequest) -> Final:
+        await Gate().wait("model")
+        return Final("late")
+
+    async with decider(ScriptedModel([wait])) as bench:
+        bench.ask(decide(1))
+        bench.ask(CancelDecide(INVOCATION, 1))
+        assert await bench.asker.received() == [DecideFailed(1, "the model call was cancelled")]
+
+
+async def test_a_turn_asked_anew_is_answered_whatever_the_first_call_does() -> None:
+    """A model may outlive its cancel and end after the same turn is asked again: each gets its own."""
+    gates = [Gate(), Gate()]
+    asked = 0
+
+    async def stubborn(_: ModelRequest) -> Final:
+        nonlocal asked
+        asked += 1
+        mine = asked
+        while not gates[mine - 1].open.is_set():
+            try:
+                await gates[mine - 1].open.wait()
+            except asyncio.CancelledError:
+                continue
+        return Final(f"reply {mine}")
+
+    async with decider(ScriptedModel([stubborn, stubborn])) as bench:
+        bench.ask(decide(1))
+        await settle()
+        bench.ask(CancelDecide(INVOCATION, 1))
+        await settle()
+        bench.ask(decide(1))
+        await settle()
+        for gate in gates:
+            gate.open.set()
+            await settle()
+
+    said = [message.decision for message in bench.asker.messages]
+    assert said == [Final("reply 1"), Final("reply 2")]
+
+
+@pytest.mark.parametrize("grouped", [False, True])
+def test_a_keyboard_interrupt_is_not_the_models(grouped: bool) -> None:
+    """It reaches whoever runs the loop, also out of a group."""
+    error: BaseException = KeyboardInterrupt("stop")
+    if grouped:
+        error = BaseExceptionGroup("g", [error])
+
+    async def main() -> None:
+        async with decider(Says(error)) as bench:
+            bench.ask(decide())
+            await asyncio.Event().wait()
+
+    assert isinstance(escaping(main()), KeyboardInterrupt)
