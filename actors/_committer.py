@@ -6,6 +6,7 @@ is being synced, the commits of all live invocations gather for the next.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Sequence
 from contextlib import suppress
@@ -23,6 +24,7 @@ from loopwright.stores import AppendResult, AppendsNow, Store
 
 from ._clock import Clock, sleep
 from ._service import Service, answer
+from ._work import described, text_of
 from .kernel import Request
 
 RETRIES: Final = 5
@@ -64,16 +66,21 @@ class Committer(Service[Commit]):
 
     def _flush(self) -> None:
         group, self._open = self._open, []
-        results = None
-        if self._now is not None:
-            # If it fails, the waiting way tries again and reports.
-            with suppress(Exception):
-                results = self._now.append_nowait([request.message.append for request in group])
-        if results is None or len(results) != len(group):
+        results = self._append_now([request.message.append for request in group])
+        if results is None:
             self.spawn(self._write(group), name="commit")
         else:
             self._writing = False
             _acknowledge(group, results)
+
+    def _append_now(self, batch: Sequence[Append]) -> Sequence[AppendResult] | None:
+        """Append without waiting, if the store can; if it fails, the waiting way reports."""
+        if self._now is not None:
+            with suppress(Exception):
+                results = self._now.append_nowait(batch)
+                if results is not None and len(results) == len(batch):
+                    return results
+        return None
 
     async def _write(self, group: list[Request[Commit]]) -> None:
         """Write group after group, until nothing has gathered meanwhile."""
@@ -96,15 +103,24 @@ class Committer(Service[Commit]):
                 if not error.transient or attempt == RETRIES:
                     return [error] * len(batch)
                 logger.warning("Store is busy (%s); trying again.", error)
-            except Exception as error:
+            except BaseException as error:
+                if _is_meant_for_us(error):
+                    raise
                 logger.exception("The store failed:")
-                text = f"{type(error).__name__}: {error}"
-                return [StoreError(text)] * len(batch)
+                return [StoreError(described(error))] * len(batch)
             await sleep(self._clock, BACKOFF * 2**attempt)
         raise AssertionError
 
 
 _FLUSH: Final = _Flush()
+
+
+def _is_meant_for_us(error: BaseException) -> bool:
+    """Whether it ends this task or the process; a store may also raise a cancellation of its own."""
+    if isinstance(error, asyncio.CancelledError):
+        task = asyncio.current_task()
+        return task is not None and task.cancelling() > 0
+    return isinstance(error, KeyboardInterrupt | SystemExit | GeneratorExit)
 
 
 def _acknowledge(group: list[Request[Commit]], results: Sequence[AppendResult]) -> None:
@@ -114,4 +130,4 @@ def _acknowledge(group: list[Request[Commit]], results: Sequence[AppendResult]) 
             answer(request.reply_to, Committed(last))
         else:
             fenced = isinstance(result, FencedError)
-            answer(request.reply_to, CommitFailed(last, str(result), fenced))
+            answer(request.reply_to, CommitFailed(last, text_of(result), fenced))

@@ -6,6 +6,7 @@ from typing import Any, Generic, TypeVar
 
 from loopwright.protocol import Input, ServiceFailed
 
+from ._work import described
 from .kernel import Actor, ActorDeadError, ActorRef, Request
 
 M = TypeVar("M")
@@ -19,7 +20,7 @@ class Service(Actor, Generic[M]):
         try:
             self.serve(message)
         except Exception as error:
-            failed = ServiceFailed(type(self).__name__, f"{type(error).__name__}: {error}")
+            failed = ServiceFailed(type(self).__name__, described(error))
             answer(message.reply_to, failed)
             raise
 
