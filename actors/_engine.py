@@ -121,9 +121,16 @@ class Engine:
         self.live.clear()
         try:
             await self.system.__aexit__(None, None, None)
-            await self.store.heartbeat(self.worker, 0)
+            await self._say_goodbye()
         finally:
             await self.store.close()
+
+    async def _say_goodbye(self) -> None:
+        """Let others take over at once; if they can't be told, they can once the lease ends."""
+        try:
+            await self.store.heartbeat(self.worker, 0)
+        except LoopwrightError as error:
+            logger.warning("This worker could not say that it is gone: %s", error)
 
     async def _report(self) -> None:
         while True:

@@ -122,8 +122,13 @@ class Runtime(People):
             new_worker_name(),
             self._lease_ttl,
         )
-        await engine.open()
+        # Before anything is waited for: whoever enters meanwhile must be refused.
         self._engine, self._loop = engine, asyncio.get_running_loop()
+        try:
+            await engine.open()
+        except BaseException:
+            self._engine = self._loop = None
+            raise
         return self
 
     async def __aexit__(

@@ -29,9 +29,10 @@ from loopwright.protocol import (
     LeaseHeldError,
     RemoteProtocolError,
     RuntimeClosedError,
+    StoreError,
 )
 from loopwright.stores import MemoryStore, SQLiteStore
-from loopwright.testing import ScriptedModel, Step
+from loopwright.testing import ScriptedModel, Step, WrappedStore
 
 pytestmark = pytest.mark.anyio
 
@@ -106,6 +107,35 @@ async def test_it_cannot_be_entered_twice_or_used_outside() -> None:
     async with runtime:
         with pytest.raises(ConfigurationError, match="entered already"):
             await runtime.__aenter__()
+
+
+async def test_of_two_who_enter_at_once_one_is_refused(tmp_path: Path) -> None:
+    runtime = Runtime([desk(Final("done"))], store=SQLiteStore(tmp_path / "store.db"))
+
+    async def enter() -> Outcome:
+        async with runtime:
+            return await runtime.run("desk", "go")
+
+    done, refused = await asyncio.gather(enter(), enter(), return_exceptions=True)
+    assert isinstance(done, Outcome)
+    assert done.completed
+    assert isinstance(refused, ConfigurationError)
+
+
+async def test_a_store_that_fails_at_the_end_takes_nothing_back(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """What was done is done; that others cannot be told of the end is only logged."""
+
+    class Mute(WrappedStore):
+        async def heartbeat(self, worker: str, ttl: float) -> None:
+            if ttl == 0:
+                raise StoreError("the disk is full")
+            await super().heartbeat(worker, ttl)
+
+    async with Runtime([desk(Final("done"))], store=Mute(MemoryStore())) as runtime:
+        assert (await runtime.run("desk", "go")).completed
+    assert "the disk is full" in caplog.text
 
 
 async def test_what_runs_when_it_is_closed_is_left_to_be_recovered(tmp_path: Path) -> None:
