@@ -141,14 +141,15 @@ async def test_without_a_free_thread_a_body_never_ran(floor: Floor, write: bool,
 
 async def test_a_pool_of_threads_is_bounded(floor: Floor) -> None:
     """The limit of the tool is that of its threads; the next body takes over a thread."""
-    async with executor(blocking(floor, limit=3)) as bench:
-        before = threading.active_count()
+    made = tool(effect="read", name="bounded", max_concurrency=3)(floor.stand)
+    async with executor(made) as bench:
         for name in "abcde":
             bench.start(name, who=name)
         await floor.full(3)
         await settle()
         assert sorted(floor.came) == ["a", "b", "c"]
-        assert threading.active_count() - before <= 3 + 1
+        names = [thread.name for thread in threading.enumerate()]
+        assert names.count("loopwright-bounded") == 3
         floor.leave.set()
         await bench.results(5)
 
