@@ -147,7 +147,9 @@ def _import_memory(figures: dict[str, Any]) -> None:
         ]
         return round(statistics.median(runs), 1)
 
-    figures["T10 MB after import of everything in loopwright.actors (must 45, goal 38)"] = measure("loopwright.actors")
+    figures["T10 MB after import of everything in loopwright.actors (must 45, goal 38)"] = measure(
+        "loopwright.actors"
+    )
     figures["T10 floor, MB after import pydantic"] = measure("pydantic")
 
 
