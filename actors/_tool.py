@@ -176,10 +176,11 @@ class Tool(Generic[P, R]):
         Raises:
             InvalidArgumentsError: If they were checked by another version of the tool.
         """
-        own = {
-            name: copy.deepcopy(value) if isinstance(value, dict | list) else value
-            for name, value in arguments.items()
-        }
+        own = arguments
+        for value in arguments.values():
+            if isinstance(value, dict | list):
+                own = copy.deepcopy(arguments)
+                break
         try:
             values: dict[str, Any] = self._validate(own).__dict__
         except ValidationError as error:
