@@ -257,6 +257,12 @@ class Runtime(People):
         One that a dead worker left running is recovered; one that failed with a resumable
         reason goes on, with more budget if given; one that is over is only reported.
 
+        Args:
+            invocation_id: Which invocation.
+            grant: Limits to add to those in force; a deadline replaces the old one. Every limit
+                of it counts, its default of 20 steps too: ``max_steps=0`` grants the others alone.
+            by: Who lets it go on.
+
         Raises:
             InvocationStateError: If it waits for an approval or an answer.
             LeaseHeldError: If another live worker is at work on it.
