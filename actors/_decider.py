@@ -23,7 +23,7 @@ from loopwright.protocol import (
 
 from ._agent import Agent
 from ._service import Service, answer_last
-from ._work import Work, described, first_cause
+from ._work import Work, described, first_cause, passes_through
 from .kernel import ActorRef, Request
 
 _Key: TypeAlias = tuple[InvocationId, int]
@@ -65,7 +65,7 @@ class Decider(Service[Decide | CancelDecide]):
             said = DecideFailed(order.turn, "the model call was cancelled")
         except BaseException as error:  # noqa: BLE001 - a model is foreign code
             cause = first_cause(error)
-            if isinstance(cause, KeyboardInterrupt | GeneratorExit):
+            if passes_through(cause, self._asked.get(key)):
                 # The loop hands on an interrupt, but not a group that holds one.
                 raise cause from None
             said = DecideFailed(order.turn, described(cause))

@@ -32,7 +32,7 @@ from ._clock import Clock, Timer
 from ._service import Service, answer, answer_last
 from ._threads import MAX_THREADS, NeverRanError, ThreadPool
 from ._tool import AnyTool, InvalidArgumentsError, ToolContext, ToolFailure
-from ._work import Work, first_cause, text_of
+from ._work import Work, first_cause, passes_through, text_of
 from .kernel import ActorRef, Request
 
 _Key: TypeAlias = tuple[InvocationId, int, AttemptId]
@@ -141,7 +141,7 @@ class ToolExecutor(Service[Execute | Interrupt]):
             return self._stopped(order, attempt.stopped)
         except BaseException as error:  # noqa: BLE001 - a body is foreign code
             cause = first_cause(error)
-            if isinstance(cause, KeyboardInterrupt | GeneratorExit):
+            if passes_through(cause, attempt.task):
                 # The loop hands on an interrupt, but not a group that holds one.
                 raise cause from None
             if attempt.stopped is not None:
@@ -217,7 +217,8 @@ class ToolExecutor(Service[Execute | Interrupt]):
     def _failed(self, order: Execute, error: BaseException) -> ToolResult:
         category, retryable = _classify(error)
         failure = _error(category, type(error).__name__, text_of(error), retry=retryable)
-        if isinstance(error, SystemExit | asyncio.CancelledError) and order.effect.is_write:
+        torn_off = isinstance(error, SystemExit | GeneratorExit | asyncio.CancelledError)
+        if torn_off and order.effect.is_write:
             return _result(order, ResultStatus.OUTCOME_UNKNOWN, failure)
         return _result(order, ResultStatus.ERROR, failure)
 

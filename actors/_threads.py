@@ -12,9 +12,7 @@ import contextvars
 import threading
 from collections import deque
 from collections.abc import Callable
-from typing import Final, Generic, TypeVar
-
-T = TypeVar("T")
+from typing import Final
 
 MAX_THREADS: Final = 32
 """Threads of one pool; each tool with a sync body has its own pool."""
@@ -25,40 +23,41 @@ class NeverRanError(Exception):
     """Raised when a call was given up before a thread had taken it: its body never ran."""
 
 
-class _Job(Generic[T]):
-    __slots__ = ("call", "done", "loop", "started")
+class _Job:
+    __slots__ = ("call", "ended", "error", "loop", "result", "started")
 
-    def __init__(self, call: Callable[[], T], loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, call: Callable[[], object], loop: asyncio.AbstractEventLoop) -> None:
         self.call = call
         self.loop = loop
-        self.done: asyncio.Future[T] = loop.create_future()
+        # It carries no exception: the loop would take a GeneratorExit in it for its own.
+        self.ended: asyncio.Future[None] = loop.create_future()
+        self.result: object = None
+        self.error: BaseException | None = None
         self.started = False
 
     def run(self) -> None:
         """Run in the worker thread; nobody may be listening any more."""
         try:
-            result = self.call()
+            self.result = self.call()
         except BaseException as error:  # noqa: BLE001 - whatever it is, the waiter is told
-            self._report(self._fail, error)
-        else:
-            self._report(self._succeed, result)
-
-    def _report(self, how: Callable[..., None], what: object) -> None:
+            self.error = error
         try:
-            self.loop.call_soon_threadsafe(how, what)
+            self.loop.call_soon_threadsafe(self._end)
         except RuntimeError:
             # The loop is closed: the late result of an abandoned call belongs to nobody.
             return
 
-    def _succeed(self, result: T) -> None:
-        if not self.done.done():
-            self.done.set_result(result)
+    def _end(self) -> None:
+        if not self.ended.done():
+            self.ended.set_result(None)
 
-    def _fail(self, error: BaseException) -> None:
-        if not self.done.done():
-            # asyncio forbids StopIteration in a future.
-            wrapped = RuntimeError(repr(error)) if isinstance(error, StopIteration) else error
-            self.done.set_exception(wrapped)
+    def outcome(self) -> object:
+        """Return or raise, in the waiter, what the call returned or raised."""
+        error = self.error
+        if error is None:
+            return self.result
+        # A coroutine cannot raise a StopIteration.
+        raise RuntimeError(repr(error)) if isinstance(error, StopIteration) else error
 
 
 class ThreadPool:
@@ -68,7 +67,7 @@ class ThreadPool:
         self._name = name
         self._limit = limit
         self._wakeup = threading.Condition()
-        self._jobs: deque[_Job[object]] = deque()
+        self._jobs: deque[_Job] = deque()
         self._threads = 0
         self._idle = 0
         self._closed = False
@@ -81,14 +80,15 @@ class ThreadPool:
             CancelledError: If cancelled while it ran; the thread goes on, its result is dropped.
         """
         context = contextvars.copy_context()
-        job: _Job[object] = _Job(lambda: context.run(call), asyncio.get_running_loop())
+        job = _Job(lambda: context.run(call), asyncio.get_running_loop())
         self._submit(job)
         try:
-            return await job.done
+            await job.ended
         except asyncio.CancelledError:
             if self._withdraw(job):
                 raise NeverRanError from None
             raise
+        return job.outcome()
 
     def close(self) -> None:
         """Let idle threads end; busy ones end after their call."""
@@ -96,7 +96,7 @@ class ThreadPool:
             self._closed = True
             self._wakeup.notify_all()
 
-    def _submit(self, job: _Job[object]) -> None:
+    def _submit(self, job: _Job) -> None:
         with self._wakeup:
             self._closed = False
             self._jobs.append(job)
@@ -109,7 +109,7 @@ class ThreadPool:
             self._threads += 1
         threading.Thread(target=self._work, name=f"loopwright-{self._name}", daemon=True).start()
 
-    def _withdraw(self, job: _Job[object]) -> bool:
+    def _withdraw(self, job: _Job) -> bool:
         with self._wakeup:
             if job.started:
                 return False

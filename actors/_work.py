@@ -62,6 +62,20 @@ class Work:
         return len(abandoned)
 
 
+def passes_through(error: BaseException, task: asyncio.Task[None] | None) -> bool:
+    """Whether an exception in foreign code is not its own business: it must not be answered.
+
+    An interrupt is the process's. `GeneratorExit` is, unless the task is being stepped: then the
+    code raised it itself; otherwise its coroutine is being closed from outside.
+    """
+    if isinstance(error, GeneratorExit):
+        try:
+            return task is None or asyncio.current_task() is not task
+        except RuntimeError:  # no loop runs any more
+            return True
+    return isinstance(error, KeyboardInterrupt)
+
+
 def first_cause(error: BaseException) -> BaseException:
     """Unwrap exception groups to their first meaningful cause."""
     while isinstance(error, BaseExceptionGroup):

@@ -159,13 +159,18 @@ def invocations(
     return [_summary(row, now, path) for row in rows]
 
 
+def damaged(invocation_id: InvocationId, path: Path) -> JournalCorruptError:
+    """Say that a row holds what no store of ours has written."""
+    msg = f"{path}: the entry of invocation {invocation_id!r} is damaged; restore a backup."
+    return JournalCorruptError(msg)
+
+
 def _summary(row: _Row, now: float, path: Path) -> Summary:
     _, invocation_id, agent, key, goal, status, reason, detail, created, updated, owner = row[:11]
     expires, seq = row[11:]
     fits = all(isinstance(value, kind) for value, kind in zip(row, _KINDS, strict=True))
     if not (fits and status in _STATUSES and reason in _REASONS):
-        msg = f"{path}: the entry of invocation {invocation_id!r} is damaged; restore a backup."
-        raise JournalCorruptError(msg)
+        raise damaged(invocation_id, path)
 
     return Summary(
         invocation_id=invocation_id,

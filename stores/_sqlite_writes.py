@@ -14,7 +14,7 @@ from loopwright.protocol import Append, InvocationId, Lease
 
 from ._protocol import AppendResult
 from ._refusals import key_taken, lease_held, misplaced, not_found, unfit
-from ._sqlite_reads import lines_from
+from ._sqlite_reads import damaged, lines_from
 from ._sqlite_schema import begin, translated
 
 _INSERT_ROW = "INSERT INTO journal(run, seq, count, body) VALUES(?, ?, ?, ?)"
@@ -79,7 +79,7 @@ class Ledger:
             StoreError: If the transaction failed.
         """
         with self._transaction(connection, patience):
-            row: tuple[int, int, str | None, float | None] | None = connection.execute(
+            row: tuple[int, object, str | None, object] | None = connection.execute(
                 "SELECT i.id, i.fence, i.owner, w.expires FROM invocations i"
                 " LEFT JOIN workers w ON w.worker = i.owner WHERE i.invocation_id = ?",
                 (invocation_id,),
@@ -88,6 +88,9 @@ class Ledger:
                 raise not_found(invocation_id, str(self._path))
 
             run, fence, owner, expires = row
+            if not (isinstance(fence, int) and isinstance(expires, float | None)):
+                raise damaged(invocation_id, self._path)
+
             if owner is not None and owner != worker and expires is not None and expires > now:
                 raise lease_held(invocation_id, owner)
 

@@ -132,6 +132,7 @@ async def test_a_reply_with_fields_of_other_types_is_the_models_failure(
         (BaseExceptionGroup("g", [SystemExit(4)]), "SystemExit: 4"),
         (ValueError("y" * 3_000), "ValueError: " + "y" * 2_000 + "… (3000 characters)"),
         (asyncio.CancelledError("own"), "the model call was cancelled"),
+        (GeneratorExit("own"), "GeneratorExit: own"),
     ],
 )
 async def test_a_model_that_raises_has_failed(error: BaseException, text: str) -> None:

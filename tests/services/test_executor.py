@@ -56,6 +56,7 @@ def described(error: ToolError | None) -> tuple[str, str, str, bool]:
         (OddError("odd"), ("internal", "OddError", "odd")),
         (SystemExit(3), ("internal", "SystemExit", "3")),
         (asyncio.CancelledError("own"), ("internal", "CancelledError", "own")),
+        (GeneratorExit("own"), ("internal", "GeneratorExit", "own")),
         (
             ExceptionGroup("g", [ExceptionGroup("h", [PermissionError("deep")]), ValueError()]),
             ("permission", "PermissionError", "deep"),
@@ -86,12 +87,12 @@ async def test_a_bodys_own_timeout_is_no_timeout(error: Exception) -> None:
     assert described(result.error) == ("transient", type(error).__name__, str(error), True)
 
 
-@pytest.mark.parametrize("error", [SystemExit(3), asyncio.CancelledError()])
+@pytest.mark.parametrize("error", [SystemExit(3), GeneratorExit(), asyncio.CancelledError()])
 @pytest.mark.parametrize("sync", [False, True])
 async def test_a_write_that_was_torn_off_has_an_unknown_outcome(
     error: BaseException, sync: bool
 ) -> None:
-    """Neither a SystemExit nor a cancellation says that nothing has happened."""
+    """No exit, and no cancellation, says that nothing has happened."""
     async with executor(raising(error, write=True, sync=sync)) as bench:
         result = await bench.run()
 

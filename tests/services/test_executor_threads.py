@@ -157,7 +157,7 @@ async def test_a_pool_of_threads_is_bounded(floor: Floor) -> None:
 
 
 async def test_a_stop_iteration_from_a_thread_is_an_error() -> None:
-    """A future cannot carry it: it is told as what it says."""
+    """A coroutine cannot raise it: it is told as what it says."""
 
     @tool(effect="read")
     def t() -> None:

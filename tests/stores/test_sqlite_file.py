@@ -156,6 +156,30 @@ def test_a_row_that_cannot_have_been_written_is_an_error(path: Path, damage: str
         loaded(path)
 
 
+@pytest.mark.parametrize(
+    "damage",
+    [
+        "UPDATE invocations SET fence = 'x'",
+        "UPDATE invocations SET owner = 'w'; INSERT INTO workers VALUES('w', 'x')",
+    ],
+)
+def test_a_lease_that_cannot_have_been_given_is_an_error(path: Path, damage: str) -> None:
+    written(path, appends=2)
+    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+        connection.executescript(damage)
+
+    async def acquire() -> None:
+        store = SQLiteStore(path)
+        await store.open()
+        try:
+            await store.acquire(InvocationId("a"), "another")
+        finally:
+            await store.close()
+
+    with pytest.raises(JournalCorruptError, match="'a' is damaged"):
+        asyncio.run(acquire())
+
+
 def test_a_pipe_is_refused_and_not_waited_for(path: Path) -> None:
     os.mkfifo(path)
     with pytest.raises(StoreError, match="a pipe or a device, no file"):
