@@ -37,7 +37,7 @@ from loopwright.protocol import (
     dumps,
     loads,
 )
-from loopwright.stores import MemoryStore, Store
+from loopwright.stores import MemoryStore, Store, all_invocations
 
 from ._agent import Agent
 from ._clock import Clock, RealClock
@@ -335,17 +335,7 @@ class Runtime(People):
         self, *, status: Status | None = None, agent: str | None = None
     ) -> list[Summary]:
         """List all invocations, newest first."""
-        found: list[Summary] = []
-        while True:
-            page = await self.store.invocations(
-                status=status,
-                agent=agent,
-                limit=500,
-                before=found[-1].invocation_id if found else None,
-            )
-            found += page
-            if len(page) < 500:
-                return found
+        return await all_invocations(self.store, status=status, agent=agent)
 
     def statistics(self) -> tuple[int, int]:
         """Count invocations in memory, and actors."""

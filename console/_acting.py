@@ -9,19 +9,18 @@ from typing import Annotated
 
 import typer
 
-from loopwright.actors import Run, Runtime
+from loopwright.actors import Run
 from loopwright.protocol import (
     Budget,
     ConfigurationError,
     Ending,
-    InvocationId,
     Outcome,
     Principal,
     Record,
 )
 
 from . import _plain, _views
-from ._session import Session, find_digest, find_invocation, summaries
+from ._session import Session, find_digest, find_invocation
 from ._shared import OK, UNSUCCESSFUL
 from ._watch import Lines, follow
 
@@ -198,18 +197,17 @@ async def resume(
 async def recover(session: Session, watch: Watch = None) -> int:
     """Take over every running invocation whose worker is gone."""
     async with session.runtime() as runtime:
-        seen = await _seen(runtime)
+        left = await runtime.invocations(status="running")
+        seen = {summary.invocation_id: summary.seq for summary in left}
         codes = [
-            await _shown(session, run, run.outcome(), seen[run.id], watch=watch, heading=True)
+            await _shown(
+                session, run, run.outcome(), seen.get(run.id, 0), watch=watch, heading=True
+            )
             for run in await runtime.recover()
         ]
-        alive = await summaries(runtime.store, status="running")
+        alive = await runtime.invocations(status="running")
         session.out.say(_views.recovered(len(codes), alive))
     return max(codes, default=OK)
-
-
-async def _seen(runtime: Runtime) -> dict[InvocationId, int]:
-    return {left.invocation_id: left.seq for left in await summaries(runtime.store)}
 
 
 async def _shown(

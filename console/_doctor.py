@@ -17,11 +17,11 @@ from rich.text import Text
 
 from loopwright import __version__
 from loopwright.protocol import JsonObject, LoopwrightError, StoreError
-from loopwright.stores import SQLiteStore
+from loopwright.stores import all_invocations
 
 from . import _views
 from ._apps import load_agents
-from ._session import Session, summaries
+from ._session import Session
 from ._shared import OK, REFUSED
 
 _NEEDED: Final = ("anyio", "orjson", "pydantic", "pykka")
@@ -109,12 +109,8 @@ async def _store(session: Session) -> str:
     path = session.settings.store
     if not path.exists():
         return f"{path} is not there yet; `loopwright run` makes it"
-    store = SQLiteStore(path)
-    await store.open()
-    try:
-        found = await summaries(store)
-    finally:
-        await store.close()
+    async with session.store() as store:
+        found = await all_invocations(store)
     with closing(sqlite3.connect(path)) as db:
         (version,) = db.execute("PRAGMA user_version").fetchone()
     return f"{path} has schema version {version} and {len(found)} invocations"

@@ -8,10 +8,11 @@ import typer
 from rich.text import Text
 
 from loopwright.protocol import Status, fold
+from loopwright.stores import all_invocations
 
 from . import _plain, _views
 from ._acting import Id
-from ._session import Session, find_invocation, summaries
+from ._session import Session, find_invocation
 from ._shared import OK
 
 
@@ -22,7 +23,7 @@ async def list_invocations(
 ) -> int:
     """List invocations, newest first."""
     async with session.store() as store:
-        found = await summaries(store, status=status, agent=agent)
+        found = await all_invocations(store, status=status, agent=agent)
     for summary in found:
         session.out.emit(_plain.of_summary(summary))
     session.out.say(_views.listing(found) if found else Text("no invocations"))

@@ -15,10 +15,8 @@ from loopwright.protocol import (
     InvocationNotFoundError,
     InvocationState,
     ProposalDigest,
-    Status,
-    Summary,
 )
-from loopwright.stores import SQLiteStore, Store
+from loopwright.stores import SQLiteStore, Store, all_invocations
 
 from ._apps import load_agents
 from ._out import Output
@@ -28,7 +26,6 @@ SHORT_ID: Final = 8
 """Characters of an id that are shown; the last ones, for the first ones are the time."""
 SHORT_DIGEST: Final = 12
 _SHORTEST_ID: Final = 4
-_PAGE: Final = 500
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,23 +99,6 @@ class Session:
         return f"loopwright {shlex.join([words[0], *self.settings.given, *words[1:]])}"
 
 
-async def summaries(
-    store: Store, *, status: Status | None = None, agent: str | None = None
-) -> list[Summary]:
-    """List all invocations of a store, newest first.
-
-    Raises:
-        StoreError: If it cannot be read.
-    """
-    found: list[Summary] = []
-    while True:
-        last = found[-1].invocation_id if found else None
-        page = await store.invocations(status=status, agent=agent, limit=_PAGE, before=last)
-        found += page
-        if len(page) < _PAGE:
-            return found
-
-
 async def find_invocation(store: Store, text: str) -> InvocationId:
     """Find the one invocation whose id begins or ends like this.
 
@@ -130,7 +110,7 @@ async def find_invocation(store: Store, text: str) -> InvocationId:
     if len(text) < _SHORTEST_ID:
         msg = f"{text!r} is too short for an id; give {_SHORTEST_ID} characters or more of it"
         raise ConfigurationError(msg)
-    ids = [summary.invocation_id for summary in await summaries(store)]
+    ids = [summary.invocation_id for summary in await all_invocations(store)]
     found = [known for known in ids if known.startswith(text) or known.endswith(text)]
     if not found:
         msg = f"no invocation has an id like {text!r}; `loopwright list` shows all of them"
