@@ -3,28 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TypeAlias
 
 from loopwright.protocol import InvocationState, ModelRequest, Outcome, ToolResult
 
-from ._patterns import differences
+from ._patterns import Difference, differences
 from ._script import Expectation, OkPart, RequestPart
 
-Problem: TypeAlias = tuple[str, str, str]
-"""What was looked at, what was expected, what was there."""
 
-
-def check_request(expected: RequestPart, request: ModelRequest) -> Iterator[Problem]:
+def check_request(expected: RequestPart, request: ModelRequest) -> Iterator[Difference]:
     """Compare what the model is shown with what the script says it must be shown."""
     last = request.history[-1] if request.history else None
     if expected.notice is not None and expected.notice is not (request.notice is not None):
-        yield "notice", _presence(expected.notice), repr(request.notice)
+        yield Difference("notice", _presence(expected.notice), repr(request.notice))
     if expected.fault is not None:
         fault = last.fault if last is not None else None
         if expected.fault is not (fault is not None):
-            yield "fault", _presence(expected.fault), repr(fault)
+            yield Difference("fault", _presence(expected.fault), repr(fault))
     if expected.answer is not None:
-        yield from _compare("answer", expected.answer, last.answer if last is not None else None)
+        answer = last.answer if last is not None else None
+        yield from differences(expected.answer, answer, "answer")
     if expected.results is not None:
         wanted = {
             call: {"ok": said.ok} if isinstance(said, OkPart) else said.value
@@ -35,12 +32,12 @@ def check_request(expected: RequestPart, request: ModelRequest) -> Iterator[Prob
             call: _shown(result, isinstance(wanted.get(call), dict))
             for call, result in shown.items()
         }
-        yield from _compare("results", wanted, got)
+        yield from differences(wanted, got, "results")
 
 
 def check_expectation(
     expected: Expectation, outcome: Outcome | None, state: InvocationState
-) -> Iterator[Problem]:
+) -> Iterator[Difference]:
     """Compare how an invocation stands with what the script expects."""
     proposal, spent = state.proposal(), state.spent
     results: dict[str, list[str]] = {}
@@ -63,12 +60,7 @@ def check_expectation(
     for name, value in got.items():
         wanted: object = getattr(expected, name)
         if wanted is not None:
-            yield from _compare(name, wanted, value)
-
-
-def _compare(what: str, expected: object, got: object) -> Iterator[Problem]:
-    for difference in differences(expected, got, what):
-        yield difference.path, difference.expected, difference.got
+            yield from differences(wanted, value, name)
 
 
 def _presence(wanted: bool) -> str:

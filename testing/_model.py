@@ -6,17 +6,7 @@ import inspect
 from collections.abc import Awaitable, Callable, Iterable
 from typing import TypeAlias
 
-from loopwright.protocol import (
-    CannotContinue,
-    Clarification,
-    Final,
-    ModelReply,
-    ModelRequest,
-    RawDecision,
-    RequestApproval,
-    ToolCalls,
-    Usage,
-)
+from loopwright.protocol import ModelReply, ModelRequest, RawDecision, Usage
 
 Step: TypeAlias = (
     RawDecision | ModelReply | BaseException | Callable[[ModelRequest], "Step | Awaitable[Step]"]
@@ -24,8 +14,8 @@ Step: TypeAlias = (
 """One reply: a decision in any form a model may use, a whole reply, an exception to raise, or a
 function of the request that returns one of these."""
 
-
-_USAGE = Usage(input_tokens=10, output_tokens=5)
+USAGE = Usage(input_tokens=10, output_tokens=5)
+"""What a scripted reply reports, unless the script says otherwise."""
 
 
 class ScriptedModel:
@@ -39,7 +29,7 @@ class ScriptedModel:
         requests: What it was asked, in order.
     """
 
-    def __init__(self, steps: Iterable[Step], *, usage: Usage | None = _USAGE) -> None:
+    def __init__(self, steps: Iterable[Step], *, usage: Usage | None = USAGE) -> None:
         self._steps = iter(steps)
         self._usage = usage
         self.requests: list[ModelRequest] = []
@@ -67,8 +57,6 @@ class ScriptedModel:
             return step
         if isinstance(step, BaseException):
             raise step
-        if isinstance(step, Final | ToolCalls | RequestApproval | Clarification | CannotContinue):
-            return ModelReply(step, self._usage, model="scripted")
         if callable(step):
             made = step(request)
             return await self._reply(await made if inspect.isawaitable(made) else made, request)

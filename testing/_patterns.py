@@ -47,7 +47,7 @@ class CommitOf:
 
     def __repr__(self) -> str:
         """Write it as it is made."""
-        return _call("commit_of", [_name(record) for record in self.records], {})
+        return _call("commit_of", [show(record) for record in self.records], {})
 
 
 def like(kind: type, **named: object) -> Like:
@@ -142,7 +142,7 @@ def _lists(expected: Sequence[object], got: Sequence[object], path: str) -> Iter
     for index in range(max(len(expected), len(got))):
         place = f"{path}[{index}]"
         if index >= len(got):
-            yield Difference(place, _name(expected[index]), "nothing")
+            yield Difference(place, show(expected[index]), "nothing")
         elif index >= len(expected):
             yield Difference(place, "nothing", _show(got[index]))
         else:
@@ -157,7 +157,8 @@ def _is_list(value: object) -> TypeGuard[Sequence[object]]:
     return isinstance(value, Sequence) and not isinstance(value, str | bytes)
 
 
-def _name(pattern: object) -> str:
+def show(pattern: object) -> str:
+    """Write a pattern or a message for a report."""
     return pattern.__name__ if isinstance(pattern, type) else _show(pattern)
 
 
@@ -166,9 +167,4 @@ def _show(value: object) -> str:
 
 
 def _call(name: str, arguments: Sequence[str], named: Mapping[str, object]) -> str:
-    return f"{name}({', '.join([*arguments, *(f'{k}={_name(v)}' for k, v in named.items())])})"
-
-
-def show(pattern: object) -> str:
-    """Write a pattern or a message for a report."""
-    return _name(pattern)
+    return f"{name}({', '.join([*arguments, *(f'{k}={show(v)}' for k, v in named.items())])})"

@@ -16,15 +16,15 @@ from loopwright.protocol import (
     ModelReply,
     Outcome,
     StoreError,
-    Usage,
 )
 from loopwright.stores import MemoryStore
 
 from ._clock import VirtualClock, settle
-from ._expectations import Problem, check_expectation, check_request
+from ._expectations import check_expectation, check_request
 from ._failing_store import FailingStore
 from ._messages import ScriptMismatchError
-from ._patterns import differences
+from ._model import USAGE
+from ._patterns import Difference, differences
 from ._script import (
     AdvanceStep,
     AnswerStep,
@@ -49,7 +49,6 @@ from ._stand_ins import Asked, Started, World, agent_of
 _TICKS: Final = 1_000
 """Turns of the loop within which whatever needs no time has happened."""
 _NO_GRANT: Final = Budget(max_steps=None)
-_USAGE: Final = Usage(10, 5)
 
 
 async def play(script: Script | Mapping[str, Any], agents: Sequence[Agent] = ()) -> Outcome | None:
@@ -182,7 +181,7 @@ class _Player:
         if "error" in said.model_fields_set:
             asked.reply.set_exception(RuntimeError(said.error))
             return
-        usage = _USAGE if step.usage is None else step.usage.usage()
+        usage = USAGE if step.usage is None else step.usage.usage()
         asked.reply.set_result(ModelReply(said.decision(), usage, model="scripted"))
 
     async def _execute(self, step: ExecuteStep) -> None:
@@ -194,8 +193,7 @@ class _Player:
 
         started = await self._find(find, f"call {step.execute!r} to be started")
         if step.arguments is not None:
-            found = differences(step.arguments, started.arguments, "arguments")
-            self._report((d.path, d.expected, d.got) for d in found)
+            self._report(differences(step.arguments, started.arguments, "arguments"))
         started.mentioned = True
         if not isinstance(step.reply, ReplyPart):
             return
@@ -263,9 +261,9 @@ class _Player:
         state = await self._runtime.state(self._run.id)
         self._report(check_expectation(expected, self.outcome, state))
 
-    def _report(self, problems: Iterable[Problem]) -> None:
-        for what, expected, got in problems:
-            raise self._mismatch(f"{what}: {expected}", got)
+    def _report(self, found: Iterable[Difference]) -> None:
+        for difference in found:
+            raise self._mismatch(f"{difference.path}: {difference.expected}", difference.got)
 
     def _situation(self) -> str:
         """Say what is going on instead."""

@@ -310,19 +310,6 @@ class ExpectStep(_Part):
     expect: Expectation
 
 
-Step: TypeAlias = (
-    DecideStep
-    | ExecuteStep
-    | AdvanceStep
-    | ApproveStep
-    | DenyStep
-    | AnswerStep
-    | CancelStep
-    | GrantStep
-    | FailCommitStep
-    | ExpectStep
-)
-
 VERBS: Final = (
     "decide",
     "execute",
@@ -353,7 +340,7 @@ def _tag(step: object) -> str | None:
     return None if verb is None else f"<{verb}>"
 
 
-_Step: TypeAlias = Annotated[
+Step: TypeAlias = Annotated[
     Annotated[DecideStep, Tag("<decide>")]
     | Annotated[ExecuteStep, Tag("<execute>")]
     | Annotated[AdvanceStep, Tag("<advance>")]
@@ -381,7 +368,7 @@ class ScriptDocument(_Part):
     policy: PolicyPart | None = None
     tools: Mapping[str, ToolPart] | None = None
     """Fake tools; without them the agent is one of those handed to the player."""
-    script: tuple[_Step, ...]
+    script: tuple[Step, ...]
     expect: Expectation | None = None
 
 
