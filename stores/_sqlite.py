@@ -87,8 +87,8 @@ class SQLiteStore:
             reader.abandon()
             raise
 
-        ledger = Ledger(self._path)
-        self._opened = _Opened(writer, reader, ledger, GroupCommit(ledger, writer, timeout))
+        ledger = Ledger(self._path, timeout)
+        self._opened = _Opened(writer, reader, ledger, GroupCommit(ledger, writer))
 
     async def close(self) -> None:
         """Commit what is waiting, and let go of the file and both threads; twice is fine."""
@@ -183,7 +183,6 @@ class SQLiteStore:
                 invocation_id=invocation_id,
                 worker=worker,
                 now=self._wall(),
-                patience=self._busy_timeout,
             )
         )
 
@@ -194,9 +193,7 @@ class SQLiteStore:
             StoreError: If the transaction failed, or the store is not open.
         """
         opened = self._ready()
-        await opened.writer.run(
-            partial(opened.ledger.release, lease=lease, patience=self._busy_timeout)
-        )
+        await opened.writer.run(partial(opened.ledger.release, lease=lease))
 
     async def heartbeat(self, worker: str, ttl: float) -> None:
         """Say that this worker is alive for the next `ttl` seconds; 0 says it is gone.
@@ -206,14 +203,7 @@ class SQLiteStore:
         """
         opened = self._ready()
         expires = self._wall() + ttl if ttl > 0 else None
-        await opened.writer.run(
-            partial(
-                opened.ledger.heartbeat,
-                worker=worker,
-                expires=expires,
-                patience=self._busy_timeout,
-            )
-        )
+        await opened.writer.run(partial(opened.ledger.heartbeat, worker=worker, expires=expires))
 
     def _ready(self) -> _Opened:
         if self._opened is None:

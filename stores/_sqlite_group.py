@@ -31,13 +31,11 @@ class GroupCommit:
     Args:
         ledger: Does the writing.
         thread: Owns the connection it is done on.
-        patience: How long to wait for other processes, in seconds.
     """
 
-    def __init__(self, ledger: Ledger, thread: ConnectionThread, patience: float) -> None:
+    def __init__(self, ledger: Ledger, thread: ConnectionThread) -> None:
         self._ledger = ledger
         self._thread = thread
-        self._patience = patience
         self._waiting: list[_Waiting] = []
         self._under_way = False
 
@@ -78,9 +76,7 @@ class GroupCommit:
             return
 
         if results is None:
-            job = self._thread.run(
-                partial(self._ledger.append, batch=appends, patience=self._patience)
-            )
+            job = self._thread.run(partial(self._ledger.append, batch=appends))
             job.add_done_callback(partial(self._committed, group))
         else:
             self._settle(group, results)
@@ -97,7 +93,7 @@ class GroupCommit:
             return None
 
         try:
-            return self._thread.run_here(partial(self._ledger.append, batch=appends, patience=0.0))
+            return self._thread.run_here(partial(self._ledger.append, batch=appends, wait=False))
         except StoreError as error:
             if error.transient:  # another process is writing: wait for it on the thread
                 return None

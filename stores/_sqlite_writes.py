@@ -38,24 +38,26 @@ class Ledger:
 
     Args:
         path: The file, for messages.
+        patience: How long to wait for other processes, in seconds.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, patience: float) -> None:
         self._path = path
+        self._patience = patience
         self._runs: dict[InvocationId, _Run] = {}
         self._data_version = 0
         self.commit_seconds = 1.0
         """A running estimate of what a commit takes; slow until commits have shown otherwise."""
 
     def append(
-        self, connection: sqlite3.Connection, batch: Sequence[Append], patience: float
+        self, connection: sqlite3.Connection, batch: Sequence[Append], *, wait: bool = True
     ) -> list[AppendResult]:
-        """Store a batch in one transaction; `patience` is how long to wait for other processes.
+        """Store a batch in one transaction; without `wait`, fail at once if another process writes.
 
         Raises:
             StoreError: If the transaction failed; nothing of the batch is stored then.
         """
-        with self._transaction(connection, patience):
+        with self._transaction(connection, wait=wait):
             (version,) = connection.execute("PRAGMA data_version").fetchone()
             if version != self._data_version:
                 self._runs.clear()
@@ -64,12 +66,7 @@ class Ledger:
             return [self._append(connection, append) for append in batch]
 
     def acquire(
-        self,
-        connection: sqlite3.Connection,
-        invocation_id: InvocationId,
-        worker: str,
-        now: float,
-        patience: float,
+        self, connection: sqlite3.Connection, invocation_id: InvocationId, worker: str, now: float
     ) -> Lease:
         """Make `worker` the owner, with the next fence.
 
@@ -78,7 +75,7 @@ class Ledger:
             LeaseHeldError: If another worker owns it and is alive.
             StoreError: If the transaction failed.
         """
-        with self._transaction(connection, patience):
+        with self._transaction(connection):
             row: tuple[int, object, str | None, object] | None = connection.execute(
                 "SELECT i.id, i.fence, i.owner, w.expires FROM invocations i"
                 " LEFT JOIN workers w ON w.worker = i.owner WHERE i.invocation_id = ?",
@@ -101,28 +98,26 @@ class Ledger:
 
         return Lease(invocation_id, worker, fence + 1)
 
-    def release(self, connection: sqlite3.Connection, lease: Lease, patience: float) -> None:
+    def release(self, connection: sqlite3.Connection, lease: Lease) -> None:
         """Clear the owner, if it still holds this lease.
 
         Raises:
             StoreError: If the transaction failed.
         """
-        with self._transaction(connection, patience):
+        with self._transaction(connection):
             connection.execute(
                 "UPDATE invocations SET owner = NULL"
                 " WHERE invocation_id = ? AND owner = ? AND fence = ?",
                 (lease.invocation_id, lease.worker, lease.fence),
             )
 
-    def heartbeat(
-        self, connection: sqlite3.Connection, worker: str, expires: float | None, patience: float
-    ) -> None:
+    def heartbeat(self, connection: sqlite3.Connection, worker: str, expires: float | None) -> None:
         """Set until when a worker counts as alive; `None`: it is gone.
 
         Raises:
             StoreError: If the transaction failed.
         """
-        with self._transaction(connection, patience):
+        with self._transaction(connection):
             if expires is None:
                 connection.execute("DELETE FROM workers WHERE worker = ?", (worker,))
             else:
@@ -130,10 +125,10 @@ class Ledger:
 
     @contextmanager
     def _transaction(
-        self, connection: sqlite3.Connection, patience: float
+        self, connection: sqlite3.Connection, *, wait: bool = True
     ) -> Generator[None, None, None]:
         try:
-            begin(connection, patience)
+            begin(connection, self._patience if wait else 0.0)
             yield
             started = time.perf_counter()
             connection.execute("COMMIT")

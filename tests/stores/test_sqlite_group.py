@@ -39,7 +39,7 @@ def group(
 ) -> GroupCommit:
     monkeypatch.setattr("loopwright.stores._sqlite_group.INLINE_SECONDS", request.param)
     monkeypatch.setattr("loopwright.stores._sqlite_group.INLINE_BYTES", 10_000_000)
-    return GroupCommit(Ledger(tmp_path / "agents.db"), thread, 5.0)
+    return GroupCommit(Ledger(tmp_path / "agents.db", 5.0), thread)
 
 
 async def counted(thread: ConnectionThread) -> list[str]:
