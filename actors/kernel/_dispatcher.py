@@ -120,6 +120,13 @@ class Dispatcher:
         self.tasks.add(task)
         return task
 
+    def perform(self, callback: Callable[[*Ts], object], *args: *Ts) -> None:
+        """Call in the loop's thread; from another one, as `post`, and raise what that raises."""
+        if self.in_loop():
+            callback(*args)
+        else:
+            self.post(callback, *args)
+
     def post(self, callback: Callable[[*Ts], object], *args: *Ts) -> None:
         """Have a callback run in the loop; safe from any thread.
 

@@ -194,13 +194,10 @@ class ActorRef(pykka.ActorRef[A]):
         if block:
             self._refuse_blocking("stop")
         reply: Reply[bool] = Reply(self._cell.dispatcher)
-        if self._cell.dispatcher.in_loop():
-            self._cell.stop(reply)
-        else:
-            try:
-                self._cell.dispatcher.post(self._cell.stop, reply)
-            except ActorDeadError:
-                reply.settle(False)
+        try:
+            self._cell.dispatcher.perform(self._cell.stop, reply)
+        except ActorDeadError:
+            reply.settle(False)
         if block:
             return reply.get(timeout=timeout)
 
@@ -214,22 +211,16 @@ class ActorRef(pykka.ActorRef[A]):
         In the loop's thread it is dead when this returns. A handler that is running is not
         interrupted. Killing a dead actor does nothing.
         """
-        if self._cell.dispatcher.in_loop():
-            self._cell.kill()
-        else:
-            with suppress(ActorDeadError):
-                self._cell.dispatcher.post(self._cell.kill)
+        with suppress(ActorDeadError):
+            self._cell.dispatcher.perform(self._cell.kill)
 
     async def stopped(self) -> None:
         """Wait until the actor is gone: its hooks have run, and its tasks have ended."""
         reply: Reply[bool] = Reply(self._cell.dispatcher)
-        if self._cell.dispatcher.in_loop():
-            self._cell.watch(reply)
-        else:
-            try:
-                self._cell.dispatcher.post(self._cell.watch, reply)
-            except ActorDeadError:
-                return
+        try:
+            self._cell.dispatcher.perform(self._cell.watch, reply)
+        except ActorDeadError:
+            return
 
         await reply
 

@@ -193,10 +193,7 @@ class Reply(pykka.Future[T]):
         if dispatcher is None or self._done:
             return
 
-        if dispatcher.in_loop():
-            self._start_timer(dispatcher, seconds)
-        else:
-            dispatcher.post(self._start_timer, dispatcher, seconds)
+        dispatcher.perform(self._start_timer, dispatcher, seconds)
 
     def _start_timer(self, dispatcher: Dispatcher, seconds: float) -> None:
         if not self._done:
