@@ -27,7 +27,6 @@ from ._decisions import parse_call as parse_call
 from ._decisions import parse_decision as parse_decision
 from ._decisions import raw_text as raw_text
 from ._encode import Encoded as Encoded
-from ._encode import encode as encode
 from ._encode import to_json as to_json
 from ._errors import AlreadyDecidedError as AlreadyDecidedError
 from ._errors import ConfigurationError as ConfigurationError

@@ -137,12 +137,12 @@ def parse_call(call_id: str, tool_name: str, arguments: object = None) -> AnyCal
     identity = CallId(call_id)
     if arguments is not None and not isinstance(arguments, str | bytes | Mapping):
         problem = f"the arguments must be a JSON object, not {type(arguments).__name__}"
-        return BrokenCall(identity, tool_name, problem, bounded(repr(arguments), RAW_LIMIT))
+        return BrokenCall(identity, tool_name, problem, raw_text(arguments))
     given = cast("str | bytes | Mapping[str, object] | None", arguments)
     try:
         parsed = parse_arguments(given)
     except RemoteProtocolError as error:
-        return BrokenCall(identity, tool_name, str(error), _raw(given))
+        return BrokenCall(identity, tool_name, str(error), raw_text(given))
     return ToolCall(identity, tool_name, parsed.value, parsed.normalized)
 
 
@@ -183,12 +183,8 @@ def parse_decision(raw: object) -> Decision:
 
 
 def raw_text(raw: object) -> str:
-    """Keep a bounded text of a reply that was no decision."""
-    return _raw(raw) if isinstance(raw, str | bytes) else bounded(repr(raw), RAW_LIMIT)
-
-
-def _raw(given: object) -> str:
-    text = given.decode("utf-8", "replace") if isinstance(given, bytes) else given
+    """Keep a bounded text of a reply, or of arguments, that cannot be parsed."""
+    text = raw.decode("utf-8", "replace") if isinstance(raw, bytes) else raw
     return bounded(text if isinstance(text, str) else repr(text), RAW_LIMIT)
 
 

@@ -19,7 +19,7 @@ from uuid import UUID
 
 from pydantic import BaseModel
 
-from ._canonical import canonical, dumps
+from ._canonical import canonical
 from ._json import INT_BOUND, MAX_DEPTH, JsonObject, JsonValue, replace_surrogates
 
 _Parents: TypeAlias = tuple[object, ...]
@@ -70,11 +70,6 @@ def _flat(value: object) -> JsonObject | None:
         else:
             return None
     return flat
-
-
-def encode(value: object) -> bytes:
-    """Give a tool's return value its JSON form, as bytes; see `to_json`."""
-    return dumps(to_json(value).value)
 
 
 class _NoFormError(Exception):

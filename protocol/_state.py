@@ -80,7 +80,6 @@ class ProtocolState:
     seq: int = 0
     turn: int = 0
     """The last committed turn."""
-    steps: int = 0
     tool_calls: int = 0
     usage: Usage = NO_USAGE
     active_seconds: float = 0.0
@@ -96,6 +95,11 @@ class ProtocolState:
     """Proposals a human has answered, so that a second answer can be told from a wrong one."""
     question: str = ""
     cause: str | None = None
+
+    @property
+    def steps(self) -> int:
+        """Model calls that count against the budget: each makes one turn."""
+        return self.turn
 
 
 @dataclass(slots=True)
@@ -230,7 +234,6 @@ class InvocationState:
         self._notice = None
         self.context_chars += len(line)
         p.turn, p.open = record.turn, None
-        p.steps += 1
         p.tool_calls += record.tool_calls
         p.usage += record.proposal.usage
         p.active_seconds = record.active_seconds
@@ -239,8 +242,7 @@ class InvocationState:
         if isinstance(decision, ToolCalls) and decision.commentary:
             business.commentary = decision.commentary
         for result in record.results:
-            if result.effect_key is not None:
-                self._effect(record.turn, result)
+            self._effect(record.turn, result)
 
     def _resumed(self, record: Resumed) -> None:
         p = self.protocol

@@ -19,9 +19,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel, SecretStr, field_serializer
 
-from loopwright.protocol._canonical import loads
-from loopwright.protocol._encode import Encoded, encode, to_json
+from loopwright.protocol._canonical import dumps, loads
+from loopwright.protocol._encode import Encoded, to_json
 from loopwright.protocol._json import JsonValue, check_json
+
+
+def encode(value: object) -> bytes:
+    return dumps(to_json(value).value)
 
 
 class Pair(NamedTuple):
