@@ -7,13 +7,12 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Final
 
-from pydantic import PydanticUserError, TypeAdapter
-from pydantic.errors import PydanticSchemaGenerationError
+from pydantic import TypeAdapter
 
 from loopwright.policy import Policy
 from loopwright.protocol import Budget, ConfigurationError, Model, Outcome, ToolSpec
 
-from ._tool import AnyTool, Tool
+from ._tool import AnyTool, Tool, with_schema
 
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
@@ -62,7 +61,9 @@ class Agent:
         self.budget = budget or Budget()
         self.tools: Mapping[str, AnyTool] = MappingProxyType(_by_name(name, tools))
         self.specs: tuple[ToolSpec, ...] = tuple(t.spec for t in self.tools.values())
-        self.output: TypeAdapter[Any] | None = None if output is None else _output(name, output)
+        self.output: TypeAdapter[Any] | None = None
+        if output is not None:
+            self.output, _ = with_schema(output, f"agent {name!r}: its output type")
 
     def parse_output(self, outcome: Outcome) -> Any:
         """Return a completed outcome's output as an instance of the agent's output type.
@@ -78,8 +79,8 @@ class Agent:
         except ValueError as error:
             msg = (
                 f"invocation {outcome.invocation_id} ({outcome.reason}) has no output of the type "
+                f"of agent {self.name!r}; parse completed outcomes of this agent only"
             )
-            msg += f"of agent {self.name!r}; parse completed outcomes of this agent only"
             raise ConfigurationError(msg) from error
 
     def __repr__(self) -> str:
@@ -101,14 +102,3 @@ def _by_name(agent: str, tools: Sequence[object]) -> dict[str, AnyTool]:
             raise ConfigurationError(msg)
         found[tool.name] = tool
     return found
-
-
-def _output(agent: str, output: Any) -> TypeAdapter[Any]:
-    try:
-        adapter: TypeAdapter[Any] = TypeAdapter(output)
-        adapter.json_schema()
-    except (PydanticSchemaGenerationError, PydanticUserError) as error:
-        problem = error.message.partition("\n")[0]
-        msg = f"agent {agent!r}: its output type has no JSON schema: {problem}"
-        raise ConfigurationError(msg) from None
-    return adapter

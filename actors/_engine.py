@@ -248,15 +248,16 @@ class Engine:
         with contextlib.suppress(ActorDeadError, LoopwrightError):
             await live.supervisor.ask(message, block=False, lane=Lane.CONTROL)
 
-    def _leave(self, live: Live) -> None:
+    def _forget(self, live: Live) -> None:
+        """Let it leave memory; by then another one may stand in its place."""
         if self.live.get(live.invocation_id) is live:
             del self.live[live.invocation_id]
-        live.supervisor.stop(block=False)
-        live.tracker.stop(block=False)
         self.room.set()
 
     def _rested(self, live: Live, outcome: Outcome) -> None:
-        self._leave(live)
+        self._forget(live)
+        live.supervisor.stop(block=False)
+        live.tracker.stop(block=False)
         live.finish(outcome)
 
     # ------------------------------------------------------------ crashes of a Supervisor
@@ -278,7 +279,8 @@ class Engine:
             if reason is not None:
                 # It had come to rest, and only did not get to say so.
                 await self.store.release(live.lease)
-                self._rest(live, outcome_of(state, reason, state.protocol.cause))
+                self._forget(live)
+                live.finish(outcome_of(state, reason, state.protocol.cause))
             elif live.crashes > 1:
                 await self._give_up(live, state, cause)
             else:
@@ -286,9 +288,8 @@ class Engine:
                 live.supervisor.tell(Recover())
         except Exception as second:
             logger.exception("Invocation %s could not be rebuilt:", live.invocation_id)
-            self.live.pop(live.invocation_id, None)
+            self._forget(live)
             live.fail(second)
-            self.room.set()
 
     async def _give_up(self, live: Live, state: InvocationState, cause: str) -> None:
         """End it with `internal_error`; its last commit stands, and a resume goes on from there."""
@@ -302,12 +303,8 @@ class Engine:
         if refused is not None:
             raise refused
         state.apply(Entry(ended, line))
-        self._rest(live, outcome_of(state, Reason.INTERNAL_ERROR, cause))
-
-    def _rest(self, live: Live, outcome: Outcome) -> None:
-        self.live.pop(live.invocation_id, None)
-        live.finish(outcome)
-        self.room.set()
+        self._forget(live)
+        live.finish(outcome_of(state, Reason.INTERNAL_ERROR, cause))
 
 
 async def _caught(work: Coroutine[Any, Any, T]) -> T | Exception:

@@ -302,15 +302,24 @@ def _adapter(
     arguments = dataclasses.make_dataclass(
         f"{name}_arguments", fields, kw_only=True, namespace={"__pydantic_config__": _CONFIG}
     )
-    try:
-        adapter: TypeAdapter[Any] = TypeAdapter(arguments)
-        schema = adapter.json_schema()
-    except (PydanticSchemaGenerationError, PydanticUserError) as error:
-        problem = error.message.partition("\n")[0]
-        msg = f"tool {name!r} has an argument type that has no JSON schema: {problem}"
-        raise ConfigurationError(msg) from None
+    adapter, schema = with_schema(arguments, f"tool {name!r} has an argument type that")
     schema.pop("title", None)
     return adapter, schema
+
+
+def with_schema(of: Any, named: str) -> tuple[TypeAdapter[Any], dict[str, Any]]:
+    """Make what validates a type, and its JSON schema.
+
+    Raises:
+        ConfigurationError: If it has none; the text begins with how the type is `named`.
+    """
+    try:
+        adapter: TypeAdapter[Any] = TypeAdapter(of)
+        return adapter, adapter.json_schema()
+    except (PydanticSchemaGenerationError, PydanticUserError) as error:
+        problem = error.message.partition("\n")[0]
+        msg = f"{named} has no JSON schema: {problem}"
+        raise ConfigurationError(msg) from None
 
 
 def _explain(error: ValidationError) -> str:

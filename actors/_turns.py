@@ -41,6 +41,7 @@ from loopwright.protocol import (
     Reason,
     Record,
     RunState,
+    Stalled,
     TurnCommitted,
     TurnProposed,
     Validate,
@@ -165,8 +166,7 @@ class Turns(Stopping):
         if message.stalled is None or verdict is None or verdict.plan is None:
             self._go_ahead()
         else:
-            cause = f"{message.stalled.signal}: {message.stalled.evidence}"
-            self._end_unstarted(verdict.plan, Reason.NO_PROGRESS, cause)
+            self._end_unstarted(verdict.plan, Reason.NO_PROGRESS, _evidence(message.stalled))
 
     def _go_ahead(self) -> None:
         verdict, self._verdict = self._verdict, None
@@ -332,8 +332,7 @@ class Turns(Stopping):
         if message.stalled is None:
             self._prepare()
         else:
-            cause = f"{message.stalled.signal}: {message.stalled.evidence}"
-            self._end(Reason.NO_PROGRESS, cause=cause)
+            self._end(Reason.NO_PROGRESS, cause=_evidence(message.stalled))
 
     def _end_unstarted(self, plan: Plan, reason: Reason, cause: str) -> None:
         """End before anything of the batch starts: each call gets a result that says so."""
@@ -342,3 +341,7 @@ class Turns(Stopping):
         self._enter(RunState.COMPACT_OR_SAVE)
         records: list[Record] = [*self._notices(), self._committed_turn(batch)]
         self._end(reason, records=records, cause=cause)
+
+
+def _evidence(stalled: Stalled) -> str:
+    return f"{stalled.signal}: {stalled.evidence}"
