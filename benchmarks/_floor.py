@@ -10,10 +10,12 @@ from __future__ import annotations
 import asyncio
 import gc
 import json
+import os
 import sqlite3
 import statistics
+import sys
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -177,4 +179,18 @@ async def paired(
 def resident_kib() -> float:
     """Resident memory of this process."""
     with Path("/proc/self/statm").open() as statm:
-        return int(statm.read().split()[1]) * 4.0
+        return int(statm.read().split()[1]) * os.sysconf("SC_PAGE_SIZE") / 1024
+
+
+def median(values: Iterable[float]) -> float:
+    """The median, rounded for a table."""
+    return round(statistics.median(values), 2)
+
+
+def report(figures: Mapping[str, Any]) -> None:
+    """Print figures, as JSON after `--json`."""
+    if "--json" in sys.argv:
+        print(json.dumps(figures))
+        return
+    for name, value in figures.items():
+        print(f"{name:<75} {value:>10}")

@@ -8,6 +8,7 @@ from loopwright import (
     Agent,
     Budget,
     Final,
+    Model,
     ModelReply,
     ModelRequest,
     Policy,
@@ -50,7 +51,7 @@ class StandardModel:
         return ModelReply(ToolCalls(tuple(parse_call(*call) for call in calls)), USAGE)
 
 
-def standard_agent(model: StandardModel) -> Agent:
+def standard_agent(model: Model) -> Agent:
     """Make the agent all benchmarks run.
 
     The budget counts steps, tool calls, tokens and running time, and repeated plans are looked

@@ -10,15 +10,13 @@ from __future__ import annotations
 import asyncio
 import json
 import sqlite3
-import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from _floor import GroupFloor, InlineFloor, open_database, paired
+from _floor import GroupFloor, InlineFloor, median, open_database, paired, report
 from _ours import StandardModel, completed, standard_agent
 
 from loopwright import Budget, Runtime
@@ -56,11 +54,11 @@ async def _alone(folder: Path, figures: dict[str, Any]) -> None:
             for _ in range(ROUNDS)
         ]
     rows = _rows(path)
-    figures["T5 alone, us/turn"] = _median(r[0] / TURNS * 1e6 for r in rounds)
-    figures["T5 floor (inline, one row a turn), us/turn"] = _median(
+    figures["T5 alone, us/turn"] = median(r[0] / TURNS * 1e6 for r in rounds)
+    figures["T5 floor (inline, one row a turn), us/turn"] = median(
         r[1] / TURNS * 1e6 for r in rounds
     )
-    figures["T5 ratio (must 1.6, goal 1.15)"] = _median(r[2] for r in rounds)
+    figures["T5 ratio (must 1.6, goal 1.15)"] = median(r[2] for r in rounds)
     # Alone, every row is a transaction of its own: one for the start, one for the answer.
     figures["T5 transactions a read-only turn (must 1.05)"] = round((rows / runs - 2) / TURNS, 3)
 
@@ -85,11 +83,11 @@ async def _many(folder: Path, figures: dict[str, Any]) -> None:
             await asyncio.gather(*(floor.invocation(f"{stamp}-{i}", TURNS) for i in range(200)))
 
         rounds = [await paired(ours, theirs, samples=3) for _ in range(ROUNDS)]
-    figures["T6 200 at once, turns/s"] = _median(200 * TURNS / r[0] for r in rounds)
-    figures["T6 floor (group commit on the loop), turns/s"] = _median(
+    figures["T6 200 at once, turns/s"] = median(200 * TURNS / r[0] for r in rounds)
+    figures["T6 floor (group commit on the loop), turns/s"] = median(
         200 * TURNS / r[1] for r in rounds
     )
-    figures["T6 share (must 0.4, goal 0.8)"] = _median(1 / r[2] for r in rounds)
+    figures["T6 share (must 0.4, goal 0.8)"] = median(1 / r[2] for r in rounds)
 
 
 async def _resume(folder: Path, figures: dict[str, Any]) -> None:
@@ -129,21 +127,13 @@ async def _resume(folder: Path, figures: dict[str, Any]) -> None:
         mine.append(await ours())
         theirs.append(await floor())
         ratios.append(mine[-1] / theirs[-1])
-    figures["T7 cold resume of 200 turns, ms"] = _median(t * 1e3 for t in mine)
-    figures["T7 floor (open, select, decode), ms"] = _median(t * 1e3 for t in theirs)
-    figures["T7 ratio (must 2, goal 1)"] = _median(ratios)
-
-
-def _median(values: Iterable[float]) -> float:
-    return round(statistics.median(values), 2)
+    figures["T7 cold resume of 200 turns, ms"] = median(t * 1e3 for t in mine)
+    figures["T7 floor (open, select, decode), ms"] = median(t * 1e3 for t in theirs)
+    figures["T7 ratio (must 2, goal 1)"] = median(ratios)
 
 
 if __name__ == "__main__":
     where = sys.argv[sys.argv.index("--dir") + 1] if "--dir" in sys.argv else None
     with tempfile.TemporaryDirectory(prefix="loopwright-", dir=where) as made:
         found = asyncio.run(main(Path(made)))
-    if "--json" in sys.argv:
-        print(json.dumps(found))
-    else:
-        for name, value in found.items():
-            print(f"{name:<75} {value:>10}")
+    report(found)

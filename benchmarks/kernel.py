@@ -13,7 +13,6 @@ import argparse
 import asyncio
 import gc
 import json
-import os
 import statistics
 import sys
 import time
@@ -22,6 +21,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 import pykka
+from _floor import resident_kib
 
 from loopwright.actors.kernel import Actor, ActorSystem
 
@@ -88,11 +88,6 @@ async def rate(what: str, run: Callable[[int], Awaitable[None]], count: int) -> 
         statistics.median(floor for _, floor in pairs),
         statistics.median(floor / own for own, floor in pairs),
     )
-
-
-def resident_kib() -> float:
-    with open("/proc/self/statm") as file:
-        return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE") / 1024
 
 
 def creation(what: str, create: Callable[[], object], count: int) -> tuple[Creation, list[object]]:

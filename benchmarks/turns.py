@@ -9,18 +9,17 @@ from __future__ import annotations
 
 import asyncio
 import gc
-import json
 import statistics
 import subprocess
 import sys
 import tempfile
 import tracemalloc
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
 import _floor
-from _floor import floor_invocation, paired, resident_kib, seconds
+from _floor import floor_invocation, median, paired, report, resident_kib, seconds
 from _ours import USAGE, StandardModel, completed, standard_agent
 
 from loopwright import ModelReply, ModelRequest, Runtime
@@ -56,9 +55,9 @@ async def _alone(
             await floor_invocation(10)
 
     rounds = [await paired(ours, floor, samples=60) for _ in range(ROUNDS)]
-    figures["T1 alone, us/turn"] = _median(r[0] / 10 * 1e6 for r in rounds)
-    figures["T1 floor, us/turn"] = _median(r[1] / 50 * 1e6 for r in rounds)
-    figures["T1 ratio (must 3, goal 1.5)"] = _median(r[2] * 5 for r in rounds)
+    figures["T1 alone, us/turn"] = median(r[0] / 10 * 1e6 for r in rounds)
+    figures["T1 floor, us/turn"] = median(r[1] / 50 * 1e6 for r in rounds)
+    figures["T1 ratio (must 3, goal 1.5)"] = median(r[2] * 5 for r in rounds)
 
 
 async def _many(
@@ -73,9 +72,9 @@ async def _many(
         await asyncio.gather(*(floor_invocation(10) for _ in range(200)))
 
     rounds = [await paired(all_ours, all_floor, samples=3) for _ in range(ROUNDS)]
-    figures["T2 200 at once, turns/s"] = _median(2000 / r[0] for r in rounds)
-    figures["T2 floor, turns/s"] = _median(2000 / r[1] for r in rounds)
-    figures["T2 share (must 0.35, goal 0.7)"] = _median(1 / r[2] for r in rounds)
+    figures["T2 200 at once, turns/s"] = median(2000 / r[0] for r in rounds)
+    figures["T2 floor, turns/s"] = median(2000 / r[1] for r in rounds)
+    figures["T2 share (must 0.35, goal 0.7)"] = median(1 / r[2] for r in rounds)
 
 
 async def _growth(
@@ -91,7 +90,7 @@ async def _growth(
         for turns, found in ratios.items():
             found.append(await per_turn(turns, max(1, 400 // turns)) / base)
     for turns, limit in ((50, ""), (200, " (must 1.1)"), (1000, " (must 1.2)")):
-        figures[f"T3 per turn at {turns} over 10{limit}"] = _median(ratios[turns])
+        figures[f"T3 per turn at {turns} over 10{limit}"] = median(ratios[turns])
 
 
 async def _memory(figures: dict[str, Any]) -> None:
@@ -127,8 +126,7 @@ async def _held(start: Callable[[], Awaitable[object]], count: int = 500) -> flo
 async def _suspended(count: int = 1000) -> float:
     """Python memory per invocation that waits for a human, its journal in SQLite."""
     question: dict[str, object] = {"kind": "clarification", "question": "which one?"}
-    agent = standard_agent(StandardModel(0))
-    agent.model = AlwaysAsks(question)
+    agent = standard_agent(AlwaysAsks(question))
     with tempfile.TemporaryDirectory() as folder:
         async with Runtime([agent], store=SQLiteStore(Path(folder) / "store.db")) as runtime:
 
@@ -172,14 +170,5 @@ def _import_memory(figures: dict[str, Any]) -> None:
     figures["T10 floor, MB after import pydantic"] = measure("pydantic")
 
 
-def _median(values: Iterable[float]) -> float:
-    return round(statistics.median(values), 2)
-
-
 if __name__ == "__main__":
-    found = asyncio.run(main())
-    if "--json" in sys.argv:
-        print(json.dumps(found))
-    else:
-        for name, value in found.items():
-            print(f"{name:<75} {value:>10}")
+    report(asyncio.run(main()))
