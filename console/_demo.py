@@ -73,10 +73,14 @@ async def _play(story: Story, out: Output, pause: float) -> int:
     except ShopFileError as error:
         raise ConfigurationError(str(error)) from None
 
+    reading = 0.0
+
     async def act(title: str, *shown: RenderableType) -> None:
+        nonlocal reading
         out.say(Group(Text(), Rule(Text(title, "bold"), align="left", style="dim"), *shown))
         if not out.as_json:
             await anyio.sleep(pause)
+            reading += pause
 
     await act("1  A shop with real, dirty data", *_shop(report))
     killed = await story.kill_a_worker()
@@ -91,7 +95,7 @@ async def _play(story: Story, out: Output, pause: float) -> int:
     payments = story.payments_by_key()
     single = all(count == 1 for count in payments.values())
     well = single and recovered.replayed and all(row.ok for row in checked)
-    seconds = time.monotonic() - begun
+    seconds = time.monotonic() - begun - reading
     await act("6  The reckoning: expected.csv and the shop's ledger", _reckoning(checked))
     once = f"{'yes' if single else 'NO'} ({len(payments)} keys, {payments.total()} payments)"
     out.say(
@@ -133,7 +137,7 @@ async def _play(story: Story, out: Output, pause: float) -> int:
 def _shop(report: LoadReport) -> Sequence[RenderableType]:
     counts = ", ".join(f"{report.counts[name]} {name}" for name in ("orders", "payments"))
     text = f"{counts} and {report.counts['requests']} refund requests are loaded."
-    table = _views.table("file", "line", "was not loaded, for it")
+    table = _views.table("file", "line", "left out, because it")
     for reject in report.rejects:
         table.add_row(reject.file, str(reject.line), Text(reject.reason))
     return Text(text), table
@@ -157,7 +161,7 @@ def _killed(killed: Killed) -> Sequence[RenderableType]:
                 ("the shop knows", Text(f"{paid.refund_id}: {paid.amount} {paid.currency}, paid")),
                 (
                     "loopwright knows",
-                    Text(f"{killed.effect} was {killed.store_says}; what came of it, it cannot"),
+                    Text(f"{killed.effect} was {killed.store_says}, but not what came of it"),
                 ),
             ]
         ),
