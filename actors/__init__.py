@@ -12,9 +12,9 @@ from ._clock import Timer as Timer
 from ._committer import Committer as Committer
 from ._decider import Decider as Decider
 from ._executor import ToolExecutor as ToolExecutor
-from ._live import state_of as state_of
 from ._machine import Machine as Machine
 from ._run import Run as Run
+from ._runtime import Recovery as Recovery
 from ._runtime import Runtime as Runtime
 from ._supervisor import Supervisor as Supervisor
 from ._tool import AnyTool as AnyTool

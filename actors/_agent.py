@@ -10,7 +10,7 @@ from typing import Any, Final
 from pydantic import TypeAdapter
 
 from loopwright.policy import Policy
-from loopwright.protocol import Budget, ConfigurationError, Model, Outcome, ToolSpec
+from loopwright.protocol import Budget, ConfigurationError, Effect, Model, Outcome, ToolSpec
 
 from ._tool import AnyTool, Tool, with_schema
 
@@ -99,6 +99,12 @@ def _by_name(agent: str, tools: Sequence[object]) -> dict[str, AnyTool]:
             raise ConfigurationError(msg)
         if tool.name in found:
             msg = f"agent {agent!r} has two tools named {tool.name!r}; give one @tool(name=…)"
+            raise ConfigurationError(msg)
+        if tool.effect is Effect.RECONCILABLE and tool.reconciler is None:
+            msg = (
+                f"agent {agent!r}: tool {tool.name!r} is reconcilable and cannot be asked; "
+                f"decorate what asks its downstream with @{tool.name}.reconcile"
+            )
             raise ConfigurationError(msg)
         found[tool.name] = tool
     return found

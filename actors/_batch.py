@@ -2,70 +2,147 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
 
 from loopwright.protocol import (
     CALL_TABLE,
+    RECONCILER,
     AttemptId,
     BrokenCall,
     CallId,
     CallState,
+    Delivery,
     Effect,
-    ErrorCategory,
+    EffectEntry,
+    EffectKey,
+    InvocationStarted,
     OpenTurn,
     Plan,
     PlannedCall,
     ProtocolViolation,
+    Reconciled,
     ResultStatus,
     ToolCall,
-    ToolError,
     ToolResult,
     attempt_id,
+    settled,
+)
+
+from ._results import (
+    ABANDONED,
+    ABANDONED_ASKING,
+    WORKER_GONE,
+    cancelled,
+    not_started,
+    outcome_unknown,
+    queued,
 )
 
 # An attribute of an enum class costs as much as a small call.
 _PLANNED, _PREPARED = CallState.PLANNED, CallState.PREPARED
-_DISPATCHED, _SETTLED = CallState.DISPATCHED, CallState.SETTLED
+_DISPATCHED, _UNKNOWN, _SETTLED = CallState.DISPATCHED, CallState.UNKNOWN, CallState.SETTLED
 _NOT_STARTED = ResultStatus.NOT_STARTED
-_WORKER_GONE = "the worker that dispatched it is gone"
+_OUTCOME_UNKNOWN = ResultStatus.OUTCOME_UNKNOWN
 
 
 class Batch:
-    """A validated batch while it runs, or the remains of one that was interrupted."""
+    """A validated batch while it runs, or the remains of one that was interrupted.
 
-    __slots__ = ("attempts", "journaled", "plan", "results", "running", "states")
+    Args:
+        plan: Its calls as they are to run today.
+        open_turn: What is durable of it, if it was begun before.
+        known: Results that this process has and could not store.
+        max_attempts: How often one write may be dispatched without a person's word.
+    """
 
-    def __init__(self, plan: Plan, open_turn: OpenTurn | None) -> None:
-        self.plan = plan if open_turn is None else _with_stored_keys(plan, open_turn)
+    __slots__ = (
+        "_asked",
+        "_max_attempts",
+        "_otherwise",
+        "asking",
+        "attempts",
+        "journaled",
+        "plan",
+        "results",
+        "running",
+        "states",
+        "unknown",
+    )
+
+    def __init__(
+        self,
+        plan: Plan,
+        open_turn: OpenTurn | None,
+        known: Mapping[CallId, ToolResult] | None = None,
+        *,
+        max_attempts: int = 1,
+    ) -> None:
+        self.plan = plan if open_turn is None else _as_dispatched(plan, open_turn)
         self.states = [_PLANNED] * len(plan.calls)
         self.results: dict[CallId, ToolResult] = {}
         self.attempts: dict[CallId, int] = {}
         self.running: dict[AttemptId, int] = {}
         """Dispatched attempts without a result, and the index of their call."""
+        self.unknown: dict[int, ToolResult] = {}
+        """Calls whose outcome is unknown, by index, and what they end with should it stay so."""
+        self.asking: dict[AttemptId, int] = {}
+        """Attempts whose fate the owner of the data is being asked, and the index of their call."""
         self.journaled: set[CallId] = set()
-        """Calls whose result is in the journal already, or on its way there."""
+        """Calls whose present result is in the journal already, or on its way there."""
+        self._max_attempts = max_attempts
+        self._otherwise: dict[int, ToolResult] = {}
+        """What calls that are planned again end with if they are not dispatched again."""
+        self._asked: set[AttemptId] = set()
+        """Attempts whose fate the owner of the data was asked."""
         for index, call in enumerate(self.plan.calls):
             if open_turn is not None or call.refused is not None:
-                self._take_over(index, call, open_turn)
+                self._take_over(index, call, open_turn, known or {})
 
-    def _take_over(self, index: int, call: PlannedCall, before: OpenTurn | None) -> None:
-        """Settle what needs no dispatch: known results, refusals, writes that cannot be repeated."""
-        if before is not None:
-            last = before.dispatched.get(call.call_id)
-            if last is not None:
-                self.attempts[call.call_id] = last.attempt
-            known = before.results.get(call.call_id)
-            if known is not None:
-                self.attempts.setdefault(call.call_id, known.attempts)
-                self.journaled.add(call.call_id)
-                self.settle(index, known)
-                return
-            if last is not None and (call.refused or call.effect is not Effect.IDEMPOTENT):
-                self.settle(index, self.unknown(call, _WORKER_GONE))
-                return
-        if call.refused is not None:
+    def _take_over(
+        self,
+        index: int,
+        call: PlannedCall,
+        before: OpenTurn | None,
+        known: Mapping[CallId, ToolResult],
+    ) -> None:
+        """Settle what needs no dispatch: known results and refusals; tell what is unknown."""
+        call_id = call.call_id
+        last = before.dispatched.get(call_id) if before is not None else None
+        stored = before.results.get(call_id) if before is not None else None
+        if last is not None:
+            self.attempts[call_id] = last.attempt
+        if stored is not None and stored.status is not _OUTCOME_UNKNOWN:
+            self.attempts.setdefault(call_id, stored.attempts)
+            self.journaled.add(call_id)
+            self.settle(index, stored)
+        elif last is not None and before is not None:
+            result = known.get(call_id)
+            if result is not None and (result.attempts, result.effect_key) == (
+                last.attempt,
+                last.effect_key,
+            ):
+                self.settle(index, result)
+            else:
+                self._take_over_write(index, call, before, stored)
+        elif call.refused is not None:
             self.settle(index, call.refused)
 
+    def _take_over_write(
+        self, index: int, call: PlannedCall, before: OpenTurn, result: ToolResult | None
+    ) -> None:
+        """Take over a write that was dispatched and has no last word in the journal."""
+        said = before.found.get(call.call_id)
+        self._lose(index, result or outcome_unknown(call, self._attempts(call), WORKER_GONE))
+        if result is not None:
+            self.journaled.add(call.call_id)
+        if said is not None:
+            if said.last_word:
+                self.found(index, said.found, by_person=said.by != RECONCILER)
+        elif call.effect is Effect.IDEMPOTENT:
+            self._again(index, self.unknown[index])
+
+    # ------------------------------------------------------------ one call, step by step
     def move(self, index: int, state: CallState) -> None:
         """Take a call to its next state.
 
@@ -81,6 +158,8 @@ class Batch:
     def prepare(self, index: int) -> int:
         """Count a new attempt of a write, to be dispatched once that is durable."""
         self.move(index, _PREPARED)
+        # Whatever was journaled of it was of the attempt before.
+        self.journaled.discard(self.plan.calls[index].call_id)
         return self._attempt(index)
 
     def dispatch(self, index: int) -> tuple[AttemptId, int]:
@@ -100,17 +179,121 @@ class Batch:
         number = self.attempts[call_id] = self.attempts.get(call_id, 0) + 1
         return number
 
+    def _attempts(self, call: PlannedCall) -> int:
+        return self.attempts.get(call.call_id, 0)
+
     def _take_back(self, call_id: CallId) -> None:
         """Uncount an attempt that was prepared and won't be made."""
         self.attempts[call_id] -= 1
         if not self.attempts[call_id]:
             del self.attempts[call_id]
 
+    def queue(self, index: int, ledger: Mapping[EffectKey, EffectEntry]) -> None:
+        """Put a write into the outbox, once per effect key; it goes out once its turn is durable."""
+        call = self.plan.calls[index]
+        there = call.effect_key in ledger or any(
+            result.effect_key == call.effect_key for result in self.results.values()
+        )
+        self.settle(index, queued(call, again=there))
+
+    def refuse(self, index: int, refusal: ToolResult) -> None:
+        """Not dispatch a call; one that was dispatched before ends as what is known of that."""
+        self.settle(index, self._otherwise.get(index, refusal))
+
+    def returned(self, attempt: AttemptId, result: ToolResult) -> bool:
+        """Take in what an attempt came to; say whether the call is to be dispatched again.
+
+        A write of unknown outcome is not settled by it.
+        """
+        index = self.running.pop(attempt)
+        call, earlier = self.plan.calls[index], self._otherwise.pop(index, None)
+        if result.status is _NOT_STARTED and earlier is not None:
+            # Only this attempt never ran: what is known of the one before it still holds.
+            result = replace(earlier, attempts=result.attempts)
+        if result.status is not _OUTCOME_UNKNOWN or not call.effect.is_write:
+            self.settle(index, _edited(call, result))
+            return False
+        self._lose(index, _edited(call, result))
+        return call.effect is Effect.IDEMPOTENT and self._again(index, self.unknown[index])
+
+    def _lose(self, index: int, result: ToolResult) -> None:
+        self.move(index, _UNKNOWN)
+        self.unknown[index] = result
+
+    def _again(self, index: int, otherwise: ToolResult, *, by_person: bool = False) -> bool:
+        """Plan a write of unknown outcome anew, unless it was attempted too often.
+
+        Args:
+            index: Of the call.
+            otherwise: What it ends with should it not get as far as that.
+            by_person: Whether a person lets it.
+        """
+        call = self.plan.calls[index]
+        if call.refused is not None or not self._max_attempts:
+            return False
+        if self._attempts(call) >= self._max_attempts and not by_person:
+            return False
+        self.move(index, _PLANNED)
+        del self.unknown[index]
+        self._otherwise[index] = otherwise
+        return True
+
     def settle(self, index: int, result: ToolResult) -> None:
         """Give a call its one result."""
         self.move(index, _SETTLED)
         self.results[result.call_id] = result
 
+    # ------------------------------------------------------------ unknown outcomes
+    def ask(self) -> Iterator[tuple[AttemptId, PlannedCall]]:
+        """Take the unknown writes whose downstream can be asked as being asked."""
+        for index in self.unknown:
+            call = self.plan.calls[index]
+            name = attempt_id(call.call_id, self._attempts(call))
+            if call.effect is Effect.RECONCILABLE and name not in self._asked:
+                self._asked.add(name)
+                self.asking[name] = index
+                yield name, call
+
+    def found(self, index: int, found: Reconciled, *, by_person: bool, stop: bool = False) -> None:
+        """Take in what became of a write.
+
+        Args:
+            index: Of the call.
+            found: What was said of it.
+            by_person: Whether a person did, whose `unknown` is a last word, and whose
+                `not_applied` counts more than `max_attempts`.
+            stop: Whether nothing may be dispatched any more.
+        """
+        result = self.unknown[index]
+        if found.finding == "unknown" and not by_person:
+            return
+        result = settled(result, found)
+        unapplied = found.finding == "not_applied" and not stop
+        if unapplied and self._again(index, result, by_person=by_person):
+            return
+        del self.unknown[index]
+        call = self.plan.calls[index]
+        if unapplied and call.refused is not None and call.refused.status is not _NOT_STARTED:
+            # It has not run, and may not run today: that is what its result says.
+            result = _with_effect(call.refused, call, self._attempts(call))
+        self.settle(index, result)
+        self.journaled.discard(call.call_id)
+
+    def index_of(self, call_id: CallId) -> int | None:
+        """Find an unknown call."""
+        for index in self.unknown:
+            if self.plan.calls[index].call_id == call_id:
+                return index
+        return None
+
+    def give_up_asking(self) -> None:
+        """Let what is unknown stay so: those are its results."""
+        self.asking.clear()
+        for index, result in tuple(self.unknown.items()):
+            del self.unknown[index]
+            self.settle(index, result)
+
+    # ------------------------------------------------------------ the whole batch
     def next_stage(self) -> tuple[int, ...] | None:
         """Return the unsettled calls of the first unfinished stage; `None` once all have results."""
         if len(self.results) == len(self.plan.calls):
@@ -132,6 +315,10 @@ class Batch:
             if call_id not in self.journaled and call_id in self.attempts:
                 self.journaled.add(call_id)
                 yield result
+        for result in self.unknown.values():
+            if result.call_id not in self.journaled:
+                self.journaled.add(result.call_id)
+                yield result
 
     def stop(self) -> None:
         """Settle everything that was not dispatched, and never will be."""
@@ -140,25 +327,33 @@ class Batch:
             if prepared:
                 self._take_back(call.call_id)
             if prepared or state is _PLANNED:
-                earlier = call.call_id in self.attempts
-                self.settle(
-                    index,
-                    self.unknown(call, _WORKER_GONE)
-                    if earlier
-                    else not_started(call, prepared=prepared),
-                )
+                otherwise = self._otherwise.get(index)
+                if otherwise is None:
+                    self.settle(index, not_started(call, prepared=prepared))
+                elif otherwise.status is _OUTCOME_UNKNOWN:
+                    self._lose(index, otherwise)
+                else:
+                    self.settle(index, otherwise)
+            elif call.outbox is not None and state is _SETTLED and call.refused is None:
+                # It was to go out with the turn's commit.
+                self.results[call.call_id] = not_started(call)
 
     def give_up(self) -> None:
-        """Settle everything that still runs: it is abandoned, nobody waits for it any more."""
+        """Wait no longer for what still runs: it is abandoned, and a write's outcome unknown."""
         for index in self.running.values():
             call = self.plan.calls[index]
             if call.effect.is_write:
-                self.settle(
-                    index, self.unknown(call, "it did not report in time and was abandoned")
-                )
+                self._lose(index, outcome_unknown(call, self._attempts(call), ABANDONED))
             else:
-                self.settle(index, self._cancelled(call))
+                self.settle(index, cancelled(call, self._attempts(call)))
         self.running.clear()
+
+    def stop_asking(self) -> None:
+        """Wait no longer for those who were asked what became of a write."""
+        for index in self.asking.values():
+            call = self.plan.calls[index]
+            self.unknown[index] = outcome_unknown(call, self._attempts(call), ABANDONED_ASKING)
+        self.asking.clear()
 
     def in_order(self) -> tuple[ToolResult, ...]:
         """Return the full batch in declared order."""
@@ -167,65 +362,67 @@ class Batch:
 
     @property
     def dispatched(self) -> int:
-        """How many calls were handed to their tool."""
+        """How many calls were handed to their tool, or put into the outbox."""
         count = 0
         for call_id in self.attempts:
             if self.results[call_id].status is not _NOT_STARTED:
                 count += 1
+        for call in self.plan.calls:
+            if self.results[call.call_id].effect == "prepared":
+                count += 1
         return count
 
-    def unknown(self, call: PlannedCall, why: str) -> ToolResult:
-        """Make the result of a dispatched write about which nothing is known."""
-        error = ToolError(
-            ErrorCategory.INTERNAL, "OutcomeUnknown", f"{why}; it may or may not have taken effect"
-        )
-        return ToolResult(
-            call.call_id,
-            call.tool_name,
-            ResultStatus.OUTCOME_UNKNOWN,
-            error=error,
-            attempts=self.attempts.get(call.call_id, 0),
-            effect_key=call.effect_key,
+    def deliveries(self, started: InvocationStarted, turn: int) -> tuple[Delivery, ...]:
+        """List what goes into the outbox with the commit of this turn."""
+        return tuple(
+            Delivery(
+                started.invocation_id,
+                started.agent,
+                turn,
+                call.call_id,
+                call.tool_name,
+                call.effect,
+                call.effect_key,
+                call.arguments,
+                started.principal,
+                call.outbox,
+            )
+            for call in self.plan.calls
+            if call.outbox is not None
+            and call.effect_key is not None
+            and self.results[call.call_id].effect == "prepared"
         )
 
-    def _cancelled(self, call: PlannedCall) -> ToolResult:
-        text = "it was interrupted, did not end in time, and was abandoned"
-        error = ToolError(ErrorCategory.TRANSIENT, "Cancelled", text)
-        attempts = self.attempts.get(call.call_id, 0)
-        return ToolResult(
-            call.call_id, call.tool_name, ResultStatus.CANCELLED, error=error, attempts=attempts
-        )
 
-
-def _with_stored_keys(plan: Plan, before: OpenTurn) -> Plan:
-    """Keep the effect key a write was dispatched under, whatever it would be today."""
-    stored = {call_id: last.effect_key for call_id, last in before.dispatched.items()}
+def _as_dispatched(plan: Plan, before: OpenTurn) -> Plan:
+    """Keep what a write was dispatched as: its effect key, and the class if it allows less."""
     return plan._replace(
         calls=tuple(
-            call._replace(effect_key=stored.get(call.call_id, call.effect_key))
+            call
+            if (last := before.dispatched.get(call.call_id)) is None
+            else call._replace(
+                effect_key=last.effect_key, effect=call.effect.stricter(last.effect), outbox=None
+            )
             for call in plan.calls
         )
     )
 
 
-def not_started(call: PlannedCall, *, prepared: bool = False) -> ToolResult:
-    """Make the result of a call that was never handed to its tool.
-
-    Args:
-        call: The call.
-        prepared: Whether its dispatch is journaled; the result then takes that back.
-    """
-    error = ToolError(ErrorCategory.TRANSIENT, "NotStarted", "the batch ended before it was run")
-    return ToolResult(
-        call.call_id,
-        call.tool_name,
-        ResultStatus.NOT_STARTED,
-        error=error,
-        effect_key=call.effect_key if prepared else None,
-    )
+def _edited(call: PlannedCall, result: ToolResult) -> ToolResult:
+    """Say what it ran with, where that is not what was proposed."""
+    return replace(result, arguments=call.arguments) if call.edited else result
 
 
-def remains(calls: tuple[ToolCall | BrokenCall, ...], open_turn: OpenTurn) -> Batch:
+def _with_effect(refused: ToolResult, call: PlannedCall, attempts: int) -> ToolResult:
+    return replace(refused, effect_key=call.effect_key, effect="not_applied", attempts=attempts)
+
+
+def remains(
+    calls: tuple[ToolCall | BrokenCall, ...],
+    open_turn: OpenTurn,
+    known: Mapping[CallId, ToolResult] | None = None,
+    fault: str | None = None,
+) -> Batch:
     """Wrap what is left of a turn that will not go on: nothing of it can be dispatched."""
     planned: list[PlannedCall] = []
     for call in calls:
@@ -234,9 +431,10 @@ def remains(calls: tuple[ToolCall | BrokenCall, ...], open_turn: OpenTurn) -> Ba
             PlannedCall(call.call_id, call.tool_name, Effect.READ, {})
             if last is None
             else PlannedCall(
-                call.call_id, call.tool_name, Effect.MANUAL, last.arguments, last.effect_key
+                call.call_id, call.tool_name, last.effect, last.arguments, last.effect_key
             )
         )
-    batch = Batch(Plan(tuple(planned), (tuple(range(len(planned))),), b""), open_turn)
+    plan = Plan(tuple(planned), (tuple(range(len(planned))),), b"", fault=fault)
+    batch = Batch(plan, open_turn, known, max_attempts=0)
     batch.stop()
     return batch

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Final
 
@@ -39,13 +39,22 @@ class _Flush:
 
 
 class Committer(Service[Commit]):
-    """Makes records durable, in the order in which each invocation sends them."""
+    """Makes records durable, in the order in which each invocation sends them.
 
-    def __init__(self, store: Store, clock: Clock) -> None:
+    Args:
+        store: Where they go.
+        clock: Time.
+        queued: Called after a commit that has put something into the outbox.
+    """
+
+    def __init__(
+        self, store: Store, clock: Clock, queued: Callable[[], None] | None = None
+    ) -> None:
         super().__init__()
         self._store = store
         self._now = store if isinstance(store, AppendsNow) else None
         self._clock = clock
+        self._queued = queued
         self._open: list[Request[Commit]] = []
         self._writing = False
         """Whether a flush is due or under way."""
@@ -71,7 +80,7 @@ class Committer(Service[Commit]):
             self.spawn(self._write(group), name="commit")
         else:
             self._writing = False
-            _acknowledge(group, results)
+            self._acknowledge(group, results)
 
     def _append_now(self, batch: Sequence[Append]) -> Sequence[AppendResult] | None:
         """Append without waiting, if the store can; if it fails, the waiting way reports."""
@@ -86,7 +95,7 @@ class Committer(Service[Commit]):
         """Write group after group, until nothing has gathered meanwhile."""
         while group:
             results = await self._append([request.message.append for request in group])
-            _acknowledge(group, results)
+            self._acknowledge(group, results)
             group, self._open = self._open, []
         self._writing = False
 
@@ -111,6 +120,19 @@ class Committer(Service[Commit]):
             await sleep(self._clock, BACKOFF * 2**attempt)
         raise AssertionError
 
+    def _acknowledge(self, group: list[Request[Commit]], results: Sequence[AppendResult]) -> None:
+        queued = False
+        for request, result in zip(group, results, strict=True):
+            append = request.message.append
+            if result is None:
+                answer(request.reply_to, Committed(append.last_seq))
+                queued = queued or bool(append.outbox)
+            else:
+                fenced = isinstance(result, FencedError)
+                answer(request.reply_to, CommitFailed(append.last_seq, text_of(result), fenced))
+        if queued and self._queued is not None:
+            self._queued()
+
 
 _FLUSH: Final = _Flush()
 
@@ -121,13 +143,3 @@ def _is_meant_for_us(error: BaseException) -> bool:
         task = asyncio.current_task()
         return task is not None and task.cancelling() > 0
     return isinstance(error, KeyboardInterrupt | SystemExit | GeneratorExit)
-
-
-def _acknowledge(group: list[Request[Commit]], results: Sequence[AppendResult]) -> None:
-    for request, result in zip(group, results, strict=True):
-        last = request.message.append.last_seq
-        if result is None:
-            answer(request.reply_to, Committed(last))
-        else:
-            fenced = isinstance(result, FencedError)
-            answer(request.reply_to, CommitFailed(last, text_of(result), fenced))

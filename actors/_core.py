@@ -6,7 +6,7 @@ durable yet lives only here and dies with the process.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
 from loopwright.policy import Policy
@@ -16,6 +16,10 @@ from loopwright.protocol import (
     Append,
     CallId,
     Commit,
+    Delivery,
+    EffectEntry,
+    EffectKey,
+    EffectReconciled,
     Ending,
     Entered,
     Entry,
@@ -24,6 +28,7 @@ from loopwright.protocol import (
     InvocationEnded,
     InvocationState,
     JsonValue,
+    Lease,
     NeedsApproval,
     NoticeInjected,
     Outcome,
@@ -34,11 +39,16 @@ from loopwright.protocol import (
     Record,
     Rested,
     RunState,
+    Snapshot,
     Spent,
     Suspended,
+    ToolResult,
     TurnCommitted,
+    effects_of,
     encode_record,
+    encode_snapshot,
     ending_status,
+    payloads_of,
 )
 
 from ._batch import Batch
@@ -46,6 +56,8 @@ from ._clock import Instant
 
 LINGER = 0.005
 """Seconds a record nobody waits for waits for company."""
+SNAPSHOT_EVERY = 32
+"""Turns after which a snapshot goes along with the next commit."""
 
 _AFTER_ENDING = {
     Ending.FINISHED: RunState.FINISHED,
@@ -76,13 +88,16 @@ class Core:
         "_allowed",
         "_answering",
         "_approval_until",
+        "_asked",
         "_assessing",
         "_batch",
         "_deadline",
         "_deciding",
         "_ending",
-        "_fence",
+        "_findings",
         "_grace_until",
+        "_known",
+        "_lease",
         "_linger_due",
         "_next_seq",
         "_notice",
@@ -93,13 +108,16 @@ class Core:
         "_policy",
         "_proposal",
         "_proposed",
+        "_retry_due",
+        "_settling",
+        "_snapshots",
         "_stop_cause",
         "_stop_reason",
         "_store_lost",
         "_suspending",
+        "_unsaved",
         "_validating",
         "_verdict",
-        "_worker",
         "folded",
         "invocation_id",
         "started",
@@ -115,6 +133,7 @@ class Core:
         *,
         worker: str,
         fence: int,
+        known: Iterable[ToolResult] = (),
     ) -> None:
         p = folded.protocol
         self.folded = folded
@@ -127,9 +146,11 @@ class Core:
         self.trail: list[RunState] = []
         """States entered while handling the last message, in order."""
         self._policy = policy
-        self._worker = worker
-        self._fence = fence
+        self._lease = Lease(self.invocation_id, worker, fence)
+        self._known = {result.call_id: result for result in known}
+        """Results of writes of the open turn that this process has and could not store."""
         self._next_seq = p.seq + 1
+        self._snapshots = p.turn // SNAPSHOT_EVERY
         self._outstanding: list[_Outstanding] = []
         self._store_lost = False
         self._out: list[Output] = []
@@ -144,6 +165,7 @@ class Core:
         self._deadline: float | None = None
         self._linger_due: float | None = None
         self._grace_until: float | None = None
+        self._retry_due: float | None = None
         self._approval_until: float | None = None
         self._deciding: int | None = None
         self._validating: int | None = None
@@ -155,6 +177,13 @@ class Core:
         self._batch: Batch | None = None
         self._verdict: Accepted | NeedsApproval | None = None
         self._answering: frozenset[CallId] = frozenset()
+        self._settling: frozenset[tuple[int, CallId]] = frozenset()
+        """Writes, by turn and call, on which a word is on its way to the store."""
+        self._findings: list[EffectReconciled] = []
+        """What was said of writes of the open turn, and no record holds yet."""
+        self._asked = False
+        """Whether those who can be asked about unknown outcomes were, on the way to the end."""
+        self._unsaved: dict[CallId, ToolResult] = {}
         self._suspending = False
         self._ending = False
         self._stop_reason: Reason | None = None
@@ -177,6 +206,8 @@ class Core:
         records: Sequence[Record],
         then: Callable[[], None] | None = None,
         head: Head | None = None,
+        outbox: tuple[Delivery, ...] = (),
+        concluded: tuple[EffectKey, ...] = (),
     ) -> None:
         """Send records to the store; `then` runs once they are durable."""
         entries = tuple([Entry(record, encode_record(record)) for record in records])
@@ -186,14 +217,29 @@ class Core:
             Commit(
                 Append(
                     self.invocation_id,
-                    self._fence,
+                    self._lease.fence,
                     first,
                     tuple([entry.line for entry in entries]),
-                    self._worker,
+                    self._lease.worker,
                     head,
+                    _effects(records),
+                    outbox,
+                    concluded,
+                    self._due_snapshot(),
+                    payloads_of(entries),
                 )
             )
         )
+
+    def _due_snapshot(self) -> Snapshot | None:
+        """Make a snapshot of what is durable, between turns, now and then."""
+        p = self.folded.protocol
+        if p.turn // SNAPSHOT_EVERY <= self._snapshots or p.open is not None:
+            return None
+        if p.status != "running":
+            return None
+        self._snapshots = p.turn // SNAPSHOT_EVERY
+        return Snapshot(p.seq, encode_snapshot(self.folded))
 
     def _head(self, reason: Reason | None, detail: str = "") -> Head:
         started = self.started
@@ -278,7 +324,8 @@ class Core:
         if self.state.at_rest or self._ending:
             return None
         soonest = self._linger_due
-        for time in (self._active_until, self._deadline, self._approval_until):
+        retry = self._retry_due if self.state is RunState.EXECUTE_TOOL else None
+        for time in (retry, self._active_until, self._deadline, self._approval_until):
             if time is not None and (soonest is None or time < soonest):
                 soonest = time
         return soonest
@@ -330,7 +377,11 @@ class Core:
     def _rest(self, reason: Reason, cause: str | None) -> None:
         """Go to the state of rest and say how it came out."""
         self._enter(_AFTER_ENDING[reason.outcome])
-        self._out.append(Rested(self._outcome(reason, cause)))
+        # What it was given to know, and could not store either, it gives back.
+        kept = {**self._known, **self._unsaved}
+        unsaved = () if reason is Reason.LEASE_LOST else tuple(kept.values())
+        durable = self.folded.protocol.reason is reason
+        self._out.append(Rested(self._outcome(reason, cause), durable, unsaved))
         self._forget()
 
     @property
@@ -343,6 +394,15 @@ class Core:
 
     def _outcome(self, reason: Reason, cause: str | None) -> Outcome:
         return outcome_of(self.folded, reason, cause)
+
+
+def _effects(records: Sequence[Record]) -> tuple[EffectEntry, ...]:
+    """Say which lines of the effect ledger these records change, the last of each effect key."""
+    changed: dict[EffectKey, EffectEntry] = {}
+    for record in records:
+        for effect in effects_of(record):
+            changed[effect.effect_key] = effect.over(changed.get(effect.effect_key))
+    return tuple(changed.values())
 
 
 def outcome_of(folded: InvocationState, reason: Reason, cause: str | None = None) -> Outcome:

@@ -15,19 +15,27 @@ from loopwright.protocol import (
     Cancel,
     ConfigurationError,
     Entry,
+    Execute,
     Head,
     Input,
     InvocationEnded,
     InvocationId,
     InvocationState,
+    JsonValue,
     Lease,
+    LeaseLost,
     LoopwrightError,
     Outcome,
     ProtocolError,
     Reason,
     Recover,
+    Rested,
     RuntimeClosedError,
+    Settle,
+    ToolResult,
+    applied,
     encode_record,
+    state_of,
 )
 from loopwright.stores import Store
 
@@ -36,16 +44,23 @@ from ._clock import Clock, sleep
 from ._committer import Committer
 from ._core import outcome_of
 from ._decider import Decider
+from ._deliveries import NO_FENCE, Deliveries
 from ._executor import ToolExecutor
-from ._live import Live, state_of, streak_of
+from ._live import Live, streak_of
 from ._machine import Machine
+from ._relay import Relay, poke
+from ._results import LATE_RESULT
+from ._service import answer
 from ._supervisor import Routes, Supervisor
+from ._tenure import Tenure
 from ._tool import AnyTool
 from ._trace import RunObserver
 from ._tracker import ProgressTracker
 from ._validator import Validator
 from .kernel import ActorDeadError, ActorFailed, ActorRef, ActorSystem, ChildSpec, Lane
 
+CANCELS_EVERY: Final = 1.0
+"""Seconds between two looks for cancels that were said elsewhere."""
 MAILBOX: Final = 100_000
 """Messages a service actor may have waiting; live invocations are bounded far below."""
 _SERVICE: Final = ChildSpec(restart="permanent")
@@ -64,7 +79,6 @@ class Engine:
         agents: Sequence[Agent],
         clock: Clock,
         observers: tuple[RunObserver, ...],
-        worker: str,
         lease_ttl: float,
     ) -> None:
         self.store = store
@@ -76,21 +90,27 @@ class Engine:
         self._agents = {agent.name: agent for agent in agents}
         self._routes: dict[str, Routes] = {}
         self._observers = observers
-        self.worker = worker
-        self._lease_ttl = lease_ttl
+        self.tenure = Tenure(store, clock, lease_ttl)
+        self.stranded: dict[InvocationId, Outcome | None] = {}
+        """What has left memory without an end in the store, and how it came to rest here."""
+        self._unsaved: dict[InvocationId, tuple[ToolResult, ...]] = {}
+        """Results of writes that could not be stored, until the invocation goes on."""
         self._reviving: dict[InvocationId, asyncio.Task[Live | Exception]] = {}
+        self._relay: ActorRef[Relay] | None = None
 
     # ------------------------------------------------------------ opening and closing
     async def open(self) -> None:
         """Open the store, start the service actors, and report as alive."""
         await self.store.open()
         try:
-            await self.store.heartbeat(self.worker, self._lease_ttl)
+            await self.tenure.begin()
             await self.system.__aenter__()
         except BaseException:
             await self.store.close()
             raise
-        committer = self.system.start(Committer, self.store, self.clock, spec=_SERVICE)
+        committer = self.system.start(
+            Committer, self.store, self.clock, self._deliver, spec=_SERVICE
+        )
         executors: dict[int, ActorRef[ToolExecutor]] = {}
         for agent in self._agents.values():
             self._routes[agent.name] = Routes(
@@ -99,14 +119,27 @@ class Engine:
                 committer,
                 {name: self._executor(tool, executors) for name, tool in agent.tools.items()},
             )
-        self.system.spawn(self._report(), name="heartbeat")
+        deliveries = Deliveries(
+            self.system,
+            self.store,
+            self.clock,
+            self.tenure,
+            self._agents,
+            {name: routes.executors for name, routes in self._routes.items()},
+            self._deliver,
+        )
+        self._relay = self.system.start(Relay, deliveries, self.clock, spec=_SERVICE)
+        self.system.spawn(self.tenure.keep(self._lapsed), name="heartbeat")
+        self.system.spawn(self._listen(), name="cancels")
 
     def _executor(
         self, tool: AnyTool, known: dict[int, ActorRef[ToolExecutor]]
     ) -> ActorRef[ToolExecutor]:
         """One executor per tool, also where several agents share it."""
         if id(tool) not in known:
-            known[id(tool)] = self.system.start(ToolExecutor, tool, self.clock, spec=_SERVICE)
+            known[id(tool)] = self.system.start(
+                ToolExecutor, tool, self.clock, self.tenure.holds, self._late, spec=_SERVICE
+            )
         return known[id(tool)]
 
     async def close(self) -> None:
@@ -121,26 +154,60 @@ class Engine:
         self.live.clear()
         try:
             await self.system.__aexit__(None, None, None)
-            await self._say_goodbye()
+            await self.tenure.end()
         finally:
             await self.store.close()
 
-    async def _say_goodbye(self) -> None:
-        """Let others take over at once; if they can't be told, they can once the lease ends."""
-        try:
-            await self.store.heartbeat(self.worker, 0)
-        except LoopwrightError as error:
-            logger.warning("This worker could not say that it is gone: %s", error)
+    def _deliver(self) -> None:
+        """Have the outbox looked into: there may be something to deliver."""
+        if self._relay is not None:
+            poke(self._relay)
 
-    async def _report(self) -> None:
+    # ------------------------------------------------------------ ownership
+    def _lapsed(self, former: str) -> None:
+        """This worker was away for too long: whatever it owned may be somebody else's by now."""
+        for live in tuple(self.live.values()):
+            if live.lease.worker == former:
+                error = f"worker {former} had no heartbeat in time"
+                answer(live.supervisor, LeaseLost(error))
+
+    async def _listen(self) -> None:
+        """Hear of cancels that were said elsewhere."""
         while True:
-            await sleep(self.clock, self._lease_ttl / 3)
+            await sleep(self.clock, CANCELS_EVERY)
+            if not self.live:
+                continue
             try:
-                await self.store.heartbeat(self.worker, self._lease_ttl)
+                notes = await self.store.cancel_requests(self.tenure.worker)
             except LoopwrightError as error:
-                logger.warning("This worker could not report as alive: %s", error)
+                logger.warning("Cancels from elsewhere could not be read: %s", error)
+                continue
+            for note in notes:
+                live = self.live.get(note.invocation_id)
+                if live is not None:
+                    await self.cancel(live, Cancel(note.reason, note.by))
+
+    def _late(self, order: Execute, output: JsonValue) -> None:
+        """A write whose outcome was called unknown has worked after all."""
+        if order.lease.fence == NO_FENCE:
+            # A delivery: it was given back, and will be made again or asked about.
+            return
+        self.system.spawn(self._settle_late(order, output), name="late result")
+
+    async def _settle_late(self, order: Execute, output: JsonValue) -> None:
+        settle = Settle(order.call_id, applied(output), LATE_RESULT, order.turn)
+        try:
+            await self.command(order.invocation_id, settle, contextvars.copy_context())
+        except LoopwrightError as error:
+            # It was settled meanwhile, or is another worker's; the downstream knows the rest.
+            logger.info("A late result of %s is not taken: %s", order.attempt_id, error)
 
     # ------------------------------------------------------------ invocations in memory
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Whose invocations can go on here."""
+        return tuple(self._agents)
+
     def agent(self, name: str) -> Agent:
         """Find an agent.
 
@@ -161,13 +228,17 @@ class Engine:
         live = Live(lease, agent, context)
         self._start_actors(live, state)
         self.live[lease.invocation_id] = live
+        self.stranded.pop(lease.invocation_id, None)
         return live
 
     def _start_actors(self, live: Live, state: InvocationState) -> None:
         progress = live.agent.policy.progress
         streak = streak_of(state.business.turns, progress)
         live.tracker = self.system.start(ProgressTracker, progress, streak)
-        machine = Machine(state, live.agent.policy, worker=self.worker, fence=live.lease.fence)
+        lease, known = live.lease, self._unsaved.pop(live.invocation_id, ())
+        machine = Machine(
+            state, live.agent.policy, worker=lease.worker, fence=lease.fence, known=known
+        )
         live.supervisor = self.system.start(
             Supervisor,
             machine,
@@ -194,11 +265,15 @@ class Engine:
         return _value(await asyncio.shield(task))
 
     async def _revive(self, invocation_id: InvocationId, context: contextvars.Context) -> Live:
-        lease = await self.store.acquire(invocation_id, self.worker)
+        lease = await self.store.acquire(invocation_id, self.tenure.worker)
         try:
-            state = state_of(await self.store.load(invocation_id))
+            stored = await self.store.load(invocation_id)
+            state = state_of(stored)
             agent = self.agent(state.protocol.started.agent)
-            return self.bring_up(agent, state, lease, context)
+            live = self.bring_up(agent, state, lease, context)
+            if state.protocol.status != "ended":
+                live.note = stored.summary.cancel
+            return live
         except BaseException:
             await self.store.release(lease)
             raise
@@ -229,8 +304,14 @@ class Engine:
     ) -> Live:
         while True:
             live = await self._revive_once(invocation_id, context)
+            said, note = message, live.note
+            if note is not None and not isinstance(message, Cancel):
+                # Somebody wanted it to stop while nobody was there to hear it: that comes first.
+                live.note, said = None, Cancel(note.reason, note.by)
             try:
-                await live.supervisor.ask(message, block=False, lane=Lane.CONTROL)
+                await live.supervisor.ask(said, block=False, lane=Lane.CONTROL)
+                if said is not message and not isinstance(message, Recover):
+                    continue
             except ActorDeadError:
                 # It came to rest in this very moment: it can be spoken to in the store. Or it
                 # has crashed: then others must get their turn for it to be rebuilt.
@@ -254,11 +335,15 @@ class Engine:
             del self.live[live.invocation_id]
         self.room.set()
 
-    def _rested(self, live: Live, outcome: Outcome) -> None:
+    def _rested(self, live: Live, rested: Rested) -> None:
         self._forget(live)
+        if not rested.durable:
+            self.stranded[live.invocation_id] = rested.outcome
+            if rested.unsaved:
+                self._unsaved[live.invocation_id] = rested.unsaved
         live.supervisor.stop(block=False)
         live.tracker.stop(block=False)
-        live.finish(outcome)
+        live.finish(rested.outcome)
 
     # ------------------------------------------------------------ crashes of a Supervisor
     def _crashed(self, live: Live, failure: ActorFailed) -> None:
@@ -273,7 +358,7 @@ class Engine:
         cause = f"{type(error).__name__}: {error}"
         try:
             # A new fence: what the crashed one still has on its way must not arrive any more.
-            live.lease = await self.store.acquire(live.invocation_id, self.worker)
+            live.lease = await self.store.acquire(live.invocation_id, self.tenure.worker)
             state = state_of(await self.store.load(live.invocation_id))
             reason = state.protocol.reason
             if reason is not None:
@@ -289,6 +374,7 @@ class Engine:
         except Exception as second:
             logger.exception("Invocation %s could not be rebuilt:", live.invocation_id)
             self._forget(live)
+            self.stranded[live.invocation_id] = None
             live.fail(second)
 
     async def _give_up(self, live: Live, state: InvocationState, cause: str) -> None:

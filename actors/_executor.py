@@ -10,9 +10,10 @@ import asyncio
 import contextvars
 import inspect
 from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Literal, TypeAlias
+from typing import Any, Final, Literal, TypeAlias, cast
 
 from loopwright.protocol import (
     AttemptId,
@@ -22,6 +23,9 @@ from loopwright.protocol import (
     Interrupt,
     InvocationId,
     JsonValue,
+    Lease,
+    NotDispatched,
+    Reconcile,
     ResultStatus,
     ToolError,
     ToolResult,
@@ -29,6 +33,7 @@ from loopwright.protocol import (
 )
 
 from ._clock import Clock, Timer
+from ._reconciler import Reconciler
 from ._service import Service, answer, answer_last
 from ._threads import MAX_THREADS, NeverRanError, ThreadPool
 from ._tool import AnyTool, InvalidArgumentsError, ToolContext, ToolFailure
@@ -37,6 +42,20 @@ from .kernel import ActorRef, Request
 
 _Key: TypeAlias = tuple[InvocationId, int, AttemptId]
 _Stopped: TypeAlias = Literal["timeout", "interrupted"]
+
+
+_TELLS_NOTHING: Final = (
+    SystemExit,
+    GeneratorExit,
+    asyncio.CancelledError,
+    TimeoutError,
+    ConnectionError,
+)
+"""What does not say whether a write took effect: it was torn off, or the line went dead."""
+
+
+class _NotHeldError(Exception):
+    """Raised in the place of a body that may not begin: the lease is not safely held any more."""
 
 
 @dataclass(slots=True, eq=False)
@@ -50,6 +69,8 @@ class _Attempt:
     until: float | None = None
     """When its time is over; `None` while it waits for its turn, or without a limit."""
     stopped: _Stopped | None = None
+    withdrawn: bool = False
+    """Whether it must not begin any more; read by the thread that would begin it."""
 
     @property
     def key(self) -> _Key:
@@ -57,34 +78,54 @@ class _Attempt:
         return self.order.invocation_id, self.order.turn, self.order.attempt_id
 
 
-class ToolExecutor(Service[Execute | Interrupt]):
-    """Runs one tool."""
+class ToolExecutor(Service[Execute | Interrupt | Reconcile]):
+    """Runs one tool, and asks its reconciler.
 
-    def __init__(self, tool: AnyTool, clock: Clock) -> None:
+    Args:
+        tool: The tool.
+        clock: Time.
+        holds: Whether a lease is safely held at this moment; nothing is dispatched without.
+        late: Told what a write has returned after its outcome was called unknown.
+    """
+
+    def __init__(
+        self,
+        tool: AnyTool,
+        clock: Clock,
+        holds: Callable[[Lease], bool],
+        late: Callable[[Execute, JsonValue], None],
+    ) -> None:
         super().__init__()
         self._tool = tool
         self._clock = clock
+        self._holds = holds
+        self._late = late
         self._attempts: dict[_Key, _Attempt] = {}
         self._waiting: deque[_Attempt] = deque()
         self._running = 0
         self._limit = tool.max_concurrency
         self._work = Work()
+        self._reconciler = Reconciler(tool, clock, self._work)
         self._timer: Timer | None = None
         self._threads = (
             None if tool.is_async else ThreadPool(tool.name, tool.max_concurrency or MAX_THREADS)
         )
 
-    def serve(self, request: Request[Execute | Interrupt]) -> None:
-        """Start an attempt, or stop waiting for one."""
+    def serve(self, request: Request[Execute | Interrupt | Reconcile]) -> None:
+        """Start an attempt, stop waiting for one, or ask what became of one."""
         order = request.message
+        if isinstance(order, Reconcile):
+            self._reconciler.ask(cast("Request[Reconcile]", request))
+            return
         if isinstance(order, Interrupt):
-            self._interrupt((order.invocation_id, order.turn, order.attempt_id))
+            key = (order.invocation_id, order.turn, order.attempt_id)
+            self._interrupt(key, begun=order.begun)
             return
         attempt = _Attempt(order, request.reply_to, request.context)
         key = attempt.key
         if key in self._attempts:
             # A rebuilt Supervisor asks again: nobody waits for the first one any more.
-            self._interrupt(key)
+            self._interrupt(key, begun=True)
         self._attempts[key] = attempt
         if self._limit is not None and self._running >= self._limit:
             self._waiting.append(attempt)
@@ -98,10 +139,14 @@ class ToolExecutor(Service[Execute | Interrupt]):
         # What waits never begins: its turn would come as what runs is ended.
         self._waiting.clear()
         await self._work.close()
+        self._reconciler.close()
         if self._threads is not None:
             self._threads.close()
 
     def _start(self, attempt: _Attempt) -> None:
+        if not self._holds(attempt.order.lease):
+            self._refuse(attempt)
+            return
         self._running += 1
         attempt.task = self._work.start(self._run(attempt), attempt.context)
         if self._tool.timeout is not None:
@@ -109,16 +154,26 @@ class ToolExecutor(Service[Execute | Interrupt]):
             if self._timer is None:
                 self._timer = self._clock.call_at(attempt.until, self._sweep)
 
+    def _refuse(self, attempt: _Attempt) -> None:
+        """Not dispatch it: another worker may own the invocation by now, and have dispatched it."""
+        if self._settles(attempt):
+            order = attempt.order
+            text = f"the lease of worker {order.lease.worker} is no longer safely held"
+            answer(attempt.reply_to, NotDispatched(order.turn, order.attempt_id, text))
+
     async def _run(self, attempt: _Attempt) -> None:
+        result: ToolResult | None = None
         try:
             result = await self._body(attempt.order, attempt)
+        except _NotHeldError:
+            self._refuse(attempt)
         finally:
             self._running -= 1
             if attempt.task is not None:
                 self._work.ended(attempt.task)
-            if self._waiting:
+            while self._waiting and (self._limit is None or self._running < self._limit):
                 self._start(self._waiting.popleft())
-        if self._settles(attempt):
+        if result is not None and self._settles(attempt):
             order = attempt.order
             answer_last(attempt.reply_to, Executed(order.turn, order.attempt_id, result))
 
@@ -129,11 +184,15 @@ class ToolExecutor(Service[Execute | Interrupt]):
             if self._threads is None:
                 output = await self._tool.function(**arguments)
             else:
-                output = await self._threads.run(partial(self._tool.function, **arguments))
+                late = partial(self._returned_late, order) if order.effect.is_write else None
+                call = partial(self._begin, attempt, partial(self._tool.function, **arguments))
+                output = await self._threads.run(call, late)
                 if inspect.isawaitable(output):
                     output = await output
         except NeverRanError:
             return self._never_ran(order, attempt.stopped)
+        except _NotHeldError:
+            raise
         except asyncio.CancelledError as error:
             if attempt.stopped is None:
                 # The body cancelled itself, or its task was cancelled from outside us.
@@ -151,6 +210,21 @@ class ToolExecutor(Service[Execute | Interrupt]):
             # It swallowed its cancellation; nobody waits for what it returns any more.
             return self._stopped(order, attempt.stopped)
         return _result(order, ResultStatus.OK, output=to_json(output).value)
+
+    def _begin(self, attempt: _Attempt, body: Callable[[], object]) -> object:
+        """Begin a body, in its thread, which it may have waited for all too long."""
+        if attempt.withdrawn:
+            raise NeverRanError
+        if not self._holds(attempt.order.lease):
+            raise _NotHeldError
+        return body()
+
+    def _returned_late(self, order: Execute, output: object) -> None:
+        """Tell that a write has worked after all: its thread went on when nobody waited any more."""
+        if inspect.iscoroutine(output):
+            output.close()
+        elif not inspect.isawaitable(output):
+            self._late(order, to_json(output).value)
 
     def _sweep(self) -> None:
         """Time out what is due. All attempts have the same limit, so they are due in order."""
@@ -171,7 +245,7 @@ class ToolExecutor(Service[Execute | Interrupt]):
         if self._tool.is_async:
             self._answer(attempt, self._stopped(attempt.order, "timeout"))
 
-    def _interrupt(self, key: _Key) -> None:
+    def _interrupt(self, key: _Key, *, begun: bool) -> None:
         attempt = self._attempts.get(key)
         if attempt is None:
             return
@@ -179,8 +253,10 @@ class ToolExecutor(Service[Execute | Interrupt]):
             self._waiting.remove(attempt)
             self._answer(attempt, self._never_ran(attempt.order, "interrupted"))
             return
-        attempt.stopped = attempt.stopped or "interrupted"
-        self._work.interrupt(attempt.task)
+        attempt.withdrawn = True
+        if begun:
+            attempt.stopped = attempt.stopped or "interrupted"
+            self._work.interrupt(attempt.task)
 
     def _answer(self, attempt: _Attempt, result: ToolResult) -> None:
         if self._settles(attempt):
@@ -217,8 +293,7 @@ class ToolExecutor(Service[Execute | Interrupt]):
     def _failed(self, order: Execute, error: BaseException) -> ToolResult:
         category, retryable = _classify(error)
         failure = _error(category, type(error).__name__, text_of(error), retry=retryable)
-        torn_off = isinstance(error, SystemExit | GeneratorExit | asyncio.CancelledError)
-        if torn_off and order.effect.is_write:
+        if isinstance(error, _TELLS_NOTHING) and order.effect.is_write:
             return _result(order, ResultStatus.OUTCOME_UNKNOWN, failure)
         return _result(order, ResultStatus.ERROR, failure)
 

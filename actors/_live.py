@@ -8,15 +8,14 @@ from typing import Any
 
 from loopwright.policy import Progress, Streak, plan_fingerprint
 from loopwright.protocol import (
-    InvocationState,
+    CancelNote,
     Lease,
     Outcome,
     RequestApproval,
-    Stored,
     StoreError,
     ToolCalls,
+    ToolResult,
     Turn,
-    fold,
 )
 
 from ._agent import Agent
@@ -35,6 +34,7 @@ class Live:
         "done",
         "invocation_id",
         "lease",
+        "note",
         "supervisor",
         "tracker",
     )
@@ -48,6 +48,8 @@ class Live:
         self.agent = agent
         self.context = context
         self.crashes = 0
+        self.note: CancelNote | None = None
+        """A cancel that was said while nobody was at work on it, until it is carried out."""
         self.done: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
         self.begun: asyncio.Future[None] | None = None
         """Done once the start of a new invocation is durable; nobody waits for a stored one."""
@@ -80,22 +82,19 @@ class Live:
         self.progressed()
 
 
-def state_of(stored: Stored) -> InvocationState:
-    """Fold a journal.
-
-    Raises:
-        JournalCorruptError: If it cannot be read, or does not fit together.
-    """
-    return fold(stored.entries())
-
-
 def streak_of(turns: list[Turn], rule: Progress) -> Streak:
-    """Rebuild what the ProgressTracker knows: only the last turns can be part of a streak."""
-    streak = Streak()
-    for turn in turns[-rule.max_repeats - 1 :]:
+    """Rebuild what the ProgressTracker knows: only the last, equal batches are part of a streak."""
+    last: list[tuple[bytes, tuple[ToolResult, ...]]] = []
+    for turn in reversed(turns):
         record = turn.record
         decision = record.proposal.decision
-        if isinstance(decision, ToolCalls | RequestApproval):
-            fingerprint = plan_fingerprint(decision.calls)
-            streak = streak.observe(fingerprint, record.results, rule)
+        if not isinstance(decision, ToolCalls | RequestApproval):
+            continue
+        fingerprint = plan_fingerprint(decision.calls)
+        if len(last) > rule.max_repeats or (last and last[0][0] != fingerprint):
+            break
+        last.append((fingerprint, record.results))
+    streak = Streak()
+    for fingerprint, results in reversed(last):
+        streak = streak.observe(fingerprint, results, rule)
     return streak

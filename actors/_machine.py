@@ -23,11 +23,13 @@ from loopwright.protocol import (
     Decided,
     DecideFailed,
     Executed,
+    Found,
     Grant,
     Input,
     InvocationStateError,
     Late,
-    Malformed,
+    LeaseLost,
+    NotDispatched,
     Observed,
     OpenTurn,
     Output,
@@ -39,6 +41,7 @@ from loopwright.protocol import (
     Resumed,
     RunState,
     ServiceFailed,
+    Settle,
     Start,
     Tick,
     UnknownProposalError,
@@ -46,14 +49,15 @@ from loopwright.protocol import (
 )
 
 from ._clock import Instant
-from ._turns import Turns
+from ._settling import Settling
 
-_BEGINNINGS = frozenset({Start, Recover, Grant})
-_REQUESTS = (Cancel, Answer, Grant, Recover)
+_PLACED = frozenset({Start, Recover, Grant, Settle})
+"""What is out of place in some states that take it."""
+_REQUESTS = (Cancel, Answer, Settle, Grant, Recover)
 """What is asked for without knowing where the invocation has come to meanwhile."""
 
 
-class Machine(Turns):
+class Machine(Settling):
     """The whole machine; see `Core` for what it is made of."""
 
     __slots__ = ()
@@ -72,9 +76,7 @@ class Machine(Turns):
         if self._late(message):
             return (Late(kind.__name__),)
         allowed = TABLE[self.state].get(kind)
-        if allowed is None or (
-            (self._next_seq == 1 or kind in _BEGINNINGS) and self._misplaced(kind)
-        ):
+        if allowed is None or ((self._next_seq == 1 or kind in _PLACED) and self._misplaced(kind)):
             raise self._refusal(message)
         self._allowed = allowed
         self._handle(message)
@@ -110,6 +112,14 @@ class Machine(Turns):
                 self._on_grant(message)
             case DecideFailed():
                 self._on_decide_failed(message)
+            case NotDispatched():
+                self._on_not_dispatched(message)
+            case LeaseLost():
+                self._on_lease_lost(message.error)
+            case Found():
+                self._on_found(message)
+            case Settle():
+                self._on_settle(message)
             case CommitFailed():
                 self._on_commit_failed(message)
             case ServiceFailed():
@@ -120,11 +130,16 @@ class Machine(Turns):
     def _late(self, message: Input) -> bool:
         """Whether it answers something nobody waits for any more."""
         match message:
-            case Executed():
+            case Executed() | NotDispatched():
                 batch = self._batch
                 if batch is None or message.turn != self.turn:
                     return True
                 return message.attempt_id not in batch.running
+            case Found():
+                batch = self._batch
+                if batch is None or message.turn != self.turn:
+                    return True
+                return message.attempt_id not in batch.asking
             case Committed():
                 return not self._outstanding or self._outstanding[0].last_seq != message.last_seq
             case Decided() | DecideFailed():
@@ -137,7 +152,7 @@ class Machine(Turns):
                 return message.turn != self._observing
             case CommitFailed(last_seq=seq):
                 return all(commit.last_seq != seq for commit in self._outstanding)
-            case Tick() | ServiceFailed():
+            case Tick() | LeaseLost() | ServiceFailed():
                 return self.state.at_rest
             case _:
                 return False
@@ -149,7 +164,7 @@ class Machine(Turns):
         return (
             kind is Start
             or (kind is Recover and self.folded.protocol.seq == 0)
-            or (kind is Grant and self._store_lost)
+            or ((kind is Grant or kind is Settle) and self._store_lost)
         )
 
     def _refusal(self, message: Input) -> ProtocolError:
@@ -176,29 +191,13 @@ class Machine(Turns):
         else:
             self._go_on()
 
-    def _go_on(self) -> None:
-        """Take up the thread: an open turn is judged again, as policy is today."""
-        before = self.folded.protocol.open
-        if before is None:
-            self._begin_activity()
-            self._prepare()
-            return
-        self._proposal, self._proposed = before.proposal, True
-        if before.request is not None and before.unanswered():
-            self._enter(RunState.WAIT_APPROVAL)
-            self._suspend_for_approval([], before.request.digest)
-            return
-        if isinstance(before.proposal.decision, Malformed):
-            msg = f"{self.invocation_id}: a refused decision was written ahead"
-            raise ProtocolViolation(msg)
-        self._begin_activity()
-        self._enter(RunState.DECIDE_ACTION)
-        self._validate(before.proposal.decision)
-
     def _on_committed(self) -> None:
         done = self._outstanding.pop(0)
         for entry in done.entries:
             self.folded.apply(entry)
+        if self.folded.protocol.turn >= self.turn:
+            # What was known of its writes is durable now.
+            self._known.clear()
         self.turn = self.folded.protocol.turn + 1
         if self.state is RunState.CANCELLING:
             self._stopped()
@@ -213,10 +212,12 @@ class Machine(Turns):
             pass
         elif (over := self._out_of_time()) is not None:
             self._stop(*over)
-        elif self.state is RunState.EXECUTE_TOOL and self._due(self._linger_due):
-            records = self._write_ahead()
-            if records:
+        elif self.state is RunState.EXECUTE_TOOL or self.state is RunState.RECONCILE:
+            if self._due(self._linger_due) and (records := self._write_ahead()):
                 self._commit(records)
+            if self._batch is not None and self._due(self._retry_due):
+                self._retry_due = None
+                self._advance(self._batch)
         elif self._due(self._approval_until):
             self._approval_until = None
             open_turn = self.folded.protocol.open
@@ -226,6 +227,9 @@ class Machine(Turns):
     # ------------------------------------------------------------ what people say
     def _on_grant(self, message: Grant) -> None:
         reason = self.folded.protocol.reason
+        if self.state is RunState.SUSPENDED and reason is not Reason.RECONCILIATION_REQUIRED:
+            msg = f"invocation {self.invocation_id} is suspended: {reason}; say what it waits for"
+            raise InvocationStateError(msg)
         if reason is None or not reason.resumable:
             msg = f"invocation {self.invocation_id} ended with {reason}, which can't be resumed"
             raise InvocationStateError(msg)
@@ -235,7 +239,11 @@ class Machine(Turns):
 
     def _on_answer(self, message: Answer) -> None:
         if self.folded.protocol.reason is not Reason.CLARIFICATION_REQUIRED:
-            msg = f"invocation {self.invocation_id} waits for an approval, not for an answer"
+            reason = self.folded.protocol.reason
+            waits = (
+                "an approval" if reason is Reason.APPROVAL_REQUIRED else f"something else: {reason}"
+            )
+            msg = f"invocation {self.invocation_id} waits for {waits}, not for a text"
             raise InvocationStateError(msg)
         self._enter(RunState.COMPACT_OR_SAVE)
         resumed = Resumed(message.by, self._now.wall, answer=message.text)
@@ -249,7 +257,10 @@ class Machine(Turns):
         answered = ApprovalDecided(
             self.turn,
             message.digest,
-            tuple(CallAnswer(call_id, message.approved) for call_id in calls),
+            tuple(
+                CallAnswer(call_id, message.approved, message.edits.get(call_id))
+                for call_id in calls
+            ),
             message.by,
             self._now.wall,
             message.reason,
@@ -263,7 +274,10 @@ class Machine(Turns):
         if complete and suspended:
             records.append(Resumed(message.by, self._now.wall))
         self._enter(RunState.WAIT_APPROVAL)
-        self._commit(records, self._answered, self._head(None) if complete and suspended else None)
+        head = self._head(None) if complete and suspended else None
+        if head is None and self.folded.protocol.status == "suspended":
+            head = self._head_at_rest()
+        self._commit(records, self._answered, head)
 
     def _answerable(self, turn: OpenTurn, message: AnswerApproval) -> tuple[CallId, ...]:
         """Check that nobody has answered for these calls, and that somebody was asked."""
@@ -272,22 +286,11 @@ class Machine(Turns):
         waiting = [c for c in turn.unanswered() if c not in self._answering]
         calls = tuple(waiting) if message.calls is None else message.calls
         asked = {ask.call_id for ask in turn.request.asks}
-        for call_id in calls:
+        for call_id in (*calls, *message.edits):
             if call_id not in asked:
                 msg = f"{where}: call {call_id!r} is not waiting for an approval"
                 raise UnknownProposalError(msg)
-        if not calls or not set(calls) <= set(waiting):
+        if not calls or not set(calls) <= set(waiting) or not message.edits.keys() <= set(calls):
             msg = f"{where}: this proposal was answered before, and the first answer stands"
             raise AlreadyDecidedError(msg)
         return calls
-
-    def _answered(self) -> None:
-        """An answer is durable: go on once every call has one."""
-        turn = self.folded.protocol.open
-        if self._outstanding or turn is None:
-            return
-        if not turn.unanswered():
-            self._answering, self._suspending = frozenset(), False
-            self._go_on()
-        elif self.folded.protocol.status == "suspended":
-            self._rest_as_folded()

@@ -4,21 +4,31 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
+from types import MappingProxyType
+from typing import Final
 
 from loopwright.protocol import (
     Answer,
     AnswerApproval,
     CallId,
     Cancel,
+    CancelNote,
     ConfigurationError,
     Input,
+    InvocationId,
+    JsonObject,
+    LeaseHeldError,
     Outcome,
     ProposalDigest,
+    Reconciled,
     RemoteProtocolError,
+    Settle,
     bounded,
 )
 
 from ._run import Run
+
+_NO_EDITS: Final[Mapping[CallId, JsonObject]] = MappingProxyType({})
 
 
 class People(ABC):
@@ -32,6 +42,20 @@ class People(ABC):
     async def _say(self, invocation_id: str, message: Input) -> Run:
         """Bring an invocation into memory if it is not, and tell it something."""
 
+    @abstractmethod
+    async def _check_edits(
+        self, invocation_id: str, digest: str, edits: Mapping[str, JsonObject]
+    ) -> Mapping[CallId, JsonObject]:
+        """Check edited arguments; return them as they will run."""
+
+    @abstractmethod
+    async def _check_undelivered(self, invocation_id: str, call_id: str, turn: int | None) -> None:
+        """Refuse to settle what a relay has settled: the journal does not know of it."""
+
+    @abstractmethod
+    async def _cancel_elsewhere(self, note: CancelNote) -> Outcome | None:
+        """Have another worker cancel; return how it ended, or `None` if nobody owns it now."""
+
     async def approve(
         self,
         invocation_id: str,
@@ -39,6 +63,7 @@ class People(ABC):
         *,
         by: str,
         calls: Iterable[str] | None = None,
+        edits: Mapping[str, JsonObject] | None = None,
     ) -> Run:
         """Say yes to a proposal, or to some of its calls; it is durable when this returns.
 
@@ -50,13 +75,19 @@ class People(ABC):
             digest: Of the proposal, as in `Outcome.proposal`.
             by: Who says yes.
             calls: Call ids; by default all that are not answered yet.
+            edits: By call id, arguments with which an approved call is to run instead. They are
+                checked against its tool and today's policy, as proposed ones are.
 
         Raises:
+            RemoteProtocolError: If edited arguments don't fit, or are denied; it still waits.
             UnknownProposalError: If nothing waits for an answer under this digest and call.
             AlreadyDecidedError: If it was answered before; the first answer stands.
             LeaseHeldError: If another live worker is at work on it.
         """
-        return await self._answer_approval(invocation_id, digest, True, by, calls, "")
+        checked = _NO_EDITS
+        if edits:
+            checked = await self._check_edits(invocation_id, digest, edits)
+        return await self._answer_approval(invocation_id, digest, True, by, calls, "", checked)
 
     async def deny(
         self,
@@ -106,11 +137,16 @@ class People(ABC):
         by: str,
         calls: Iterable[str] | None,
         reason: str,
+        edits: Mapping[CallId, JsonObject] = _NO_EDITS,
     ) -> Run:
         if not by.strip():
             raise ConfigurationError("an approval needs a name: say who decides with by=")
         chosen = None if calls is None else tuple(CallId(call) for call in calls)
-        message = AnswerApproval(ProposalDigest(digest), approved, by, chosen, reason)
+        for call_id in edits:
+            if chosen is not None and call_id not in chosen:
+                where, problem = f"edits.{bounded(call_id)}", "edits a call that is not approved"
+                raise RemoteProtocolError(where, problem)
+        message = AnswerApproval(ProposalDigest(digest), approved, by, chosen, reason, edits)
         return await self._say(invocation_id, message)
 
     async def answer(self, invocation_id: str, text: str, *, by: str) -> Run:
@@ -121,14 +157,58 @@ class People(ABC):
         """
         return await self._say(invocation_id, Answer(text, by))
 
+    async def settle(
+        self,
+        invocation_id: str,
+        call_id: str,
+        found: Reconciled,
+        *,
+        by: str,
+        turn: int | None = None,
+    ) -> Run:
+        """Say what became of a write whose outcome is unknown; it is durable when this returns.
+
+        An invocation that waits for it goes on here, once all its unknown writes are settled;
+        `not_applied()` lets the write be dispatched again. For a write of an earlier turn, or of
+        an invocation that is over, the ledger and the history are corrected. `applied` or
+        `rejected` also take a write out of the outbox that is not delivered yet.
+
+        Args:
+            invocation_id: Which invocation.
+            call_id: Which call, as in `Outcome.unresolved_effects`.
+            found: `applied(receipt)`, `rejected(reason)`, `not_applied()`, or `unknown(reason)`
+                where nobody will ever know, so that it goes on without.
+            by: Who says so.
+            turn: Which turn's, where turns share a call id; by default the last one's.
+
+        Raises:
+            AlreadyDecidedError: If it is settled; the first word stands.
+            InvocationStateError: If there is no such call.
+            LeaseHeldError: If another live worker is at work on it.
+        """
+        if not by.strip():
+            raise ConfigurationError("a settlement needs a name: say who knows with by=")
+        await self._check_undelivered(invocation_id, call_id, turn)
+        return await self._say(invocation_id, Settle(CallId(call_id), found, by, turn))
+
     async def cancel(
         self, invocation_id: str, reason: str = "", *, by: str = "caller", hard: bool = False
     ) -> Outcome:
-        """Cancel an invocation, running here or suspended in the store; wait for its end.
+        """Cancel an invocation, wherever it is; wait for its end.
+
+        Where another live worker is at work on it, the cancel is kept in the store for that one,
+        or for whoever follows if it dies, this runtime among them.
 
         Raises:
             InvocationStateError: If it is over already.
-            LeaseHeldError: If another live worker is at work on it; cancel it there.
         """
-        run = await self._say(invocation_id, Cancel(reason, by, hard))
-        return await run.outcome()
+        note = CancelNote(InvocationId(invocation_id), reason, by)
+        while True:
+            try:
+                run = await self._say(invocation_id, Cancel(reason, by, hard))
+            except LeaseHeldError:
+                outcome = await self._cancel_elsewhere(note)
+                if outcome is not None:
+                    return outcome
+            else:
+                return await run.outcome()

@@ -5,15 +5,20 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from types import TracebackType
 from typing import Final, Self
 
 import anyio
 
 from loopwright.protocol import (
+    AlreadyDecidedError,
+    BrokenCall,
     Budget,
+    CallId,
     Cancel,
+    CancelNote,
     ConfigurationError,
     Grant,
     Input,
@@ -21,41 +26,66 @@ from loopwright.protocol import (
     InvocationStarted,
     InvocationState,
     InvocationStateError,
-    JournalCorruptError,
+    JsonObject,
     Lease,
-    LeaseHeldError,
     Outcome,
     Overloaded,
     Principal,
+    Reason,
     Recover,
+    RemoteProtocolError,
     RuntimeClosedError,
     Start,
-    Status,
     StoreError,
-    Summary,
+    UnknownProposalError,
+    bounded,
     check_json,
     dumps,
     loads,
+    parse_call,
 )
-from loopwright.stores import MemoryStore, Store, all_invocations
+from loopwright.stores import MemoryStore, Store
 
+from ._adopting import Adopter
 from ._agent import Agent
-from ._clock import Clock, RealClock
+from ._clock import Clock, RealClock, sleep
 from ._core import outcome_of
 from ._engine import Engine
-from ._live import state_of
-from ._names import new_invocation_id, new_worker_name
+from ._judge import Judge
+from ._looking import Looking
+from ._names import new_invocation_id
 from ._people import People
 from ._run import Run
 from ._trace import RunObserver
 
 LEASE_TTL: Final = 15.0
 MAX_LIVE: Final = 10_000
+LOOK_EVERY: Final = 0.1
+"""Seconds between two looks at an invocation that another worker is to cancel."""
+
+
+@dataclass(frozen=True, slots=True)
+class Recovery:
+    """What came of a recovery."""
+
+    runs: tuple[Run, ...]
+    """Taken over, and going on here."""
+    already_here: tuple[Run, ...]
+    """Were running in this runtime all along, and are left alone."""
+
+    def __iter__(self) -> Iterator[Run]:
+        """Go through what was taken over."""
+        return iter(self.runs)
+
+    def __len__(self) -> int:
+        """Count what was taken over."""
+        return len(self.runs)
+
 
 logger = logging.getLogger("loopwright.runtime")
 
 
-class Runtime(People):
+class Runtime(People, Looking):
     """Runs invocations of its agents, and keeps them in its store.
 
     It may be built anywhere, also at import time; it runs while it is entered, and may be
@@ -68,6 +98,8 @@ class Runtime(People):
         observers: Called with every trace event, in the context of the invocation's caller.
         max_live: Invocations that may be in memory at once.
         lease_ttl: Seconds after which this worker may be replaced once it no longer reports.
+        adopt: Whether to look, all the time, for invocations whose owner is gone, and go on with
+            them: for a service. Otherwise `recover` does that once.
         new_id: Makes invocation ids.
 
     Raises:
@@ -83,6 +115,7 @@ class Runtime(People):
         observers: Iterable[RunObserver] = (),
         max_live: int = MAX_LIVE,
         lease_ttl: float = LEASE_TTL,
+        adopt: bool = False,
         new_id: Callable[[], InvocationId] = new_invocation_id,
     ) -> None:
         names = [agent.name for agent in agents]
@@ -93,13 +126,16 @@ class Runtime(People):
         if max_live < 1 or lease_ttl <= 0:
             msg = f"max_live={max_live}, lease_ttl={lease_ttl}: give at least 1 and above 0 seconds"
             raise ConfigurationError(msg)
-        self.store: Store = MemoryStore() if store is None else store
-        """Where invocations are kept."""
+        timed = clock or RealClock()
+        if store is None:
+            store = MemoryStore(clock=lambda: timed.now().monotonic)
+        super().__init__(store)
         self._agents = tuple(agents)
-        self._clock = clock or RealClock()
+        self._clock = timed
         self._observers = tuple(observers)
         self._max_live = max_live
         self._lease_ttl = lease_ttl
+        self._adopt = adopt
         self._new_id = new_id
         self._engine: Engine | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -119,7 +155,6 @@ class Runtime(People):
             self._agents,
             self._clock,
             self._observers,
-            new_worker_name(),
             self._lease_ttl,
         )
         # Before anything is waited for: whoever enters meanwhile must be refused.
@@ -129,6 +164,8 @@ class Runtime(People):
         except BaseException:
             self._engine = self._loop = None
             raise
+        if self._adopt:
+            engine.system.spawn(Adopter(engine, self._max_live).run(), name="adopter")
         return self
 
     async def __aexit__(
@@ -228,7 +265,7 @@ class Runtime(People):
             # A copy: the caller may change its own later.
             None if metadata is None else loads(dumps(metadata)),
         )
-        lease = Lease(started.invocation_id, engine.worker, 1)
+        lease = Lease(started.invocation_id, engine.tenure.worker, 1)
         live = engine.bring_up(
             definition, InvocationState(started), lease, contextvars.copy_context()
         )
@@ -255,7 +292,8 @@ class Runtime(People):
         """Let an invocation go on and wait until it is at rest.
 
         One that a dead worker left running is recovered; one that failed with a resumable
-        reason goes on, with more budget if given; one that is over is only reported.
+        reason goes on, with more budget if given; one that waits for a reconciliation asks the
+        reconcilers again; one that is over is only reported.
 
         Args:
             invocation_id: Which invocation.
@@ -270,9 +308,11 @@ class Runtime(People):
         identity = InvocationId(invocation_id)
         engine = self._entered
         if identity not in engine.live:
-            head = (await self.store.load(identity)).summary.head
+            head = (await self.store.summary(identity)).head
             if head.status == "running":
                 await self._say(identity, Recover())
+            elif head.reason is Reason.RECONCILIATION_REQUIRED:
+                await self._say(identity, Grant(grant, by))
             elif head.status == "suspended":
                 msg = f"invocation {identity} is suspended: {head.reason}; {_advice(head.reason)}"
                 raise InvocationStateError(msg)
@@ -280,30 +320,20 @@ class Runtime(People):
                 await self._say(identity, Grant(grant, by))
         return await self.outcome(identity)
 
-    async def recover(self) -> list[Run]:
-        """Take over every running invocation of these agents whose owner is gone.
+    async def recover(self) -> Recovery:
+        """Take over every invocation of these agents that is running and whose owner is gone.
 
-        Those whose owner is alive are left alone. One whose journal is damaged is logged, and
-        does not keep the others from going on.
+        Those whose owner is alive are left alone, here and elsewhere. One whose journal is
+        damaged is logged, and does not keep the others from going on.
 
         Raises:
             StoreError: If the store fails.
         """
-        engine = self._entered
-        names = {agent.name for agent in self._agents}
-        runs: list[Run] = []
-        for summary in await self.invocations(status="running"):
-            identity = summary.invocation_id
-            if identity in engine.live or summary.owner_alive or summary.head.agent not in names:
-                continue
-            try:
-                runs.append(await self._say(identity, Recover()))
-            except (LeaseHeldError, InvocationStateError):
-                # Somebody was faster: it goes on there, or has come to rest already.
-                continue
-            except JournalCorruptError as error:
-                logger.error("Invocation %s cannot be recovered: %s", identity, error)
-        return runs
+        found = await Adopter(self._entered, self._max_live).look()
+        return Recovery(
+            tuple(Run(self, identity) for identity in found.taken),
+            tuple(Run(self, identity) for identity in found.here),
+        )
 
     # ------------------------------------------------------------ looking
     def get(self, invocation_id: str) -> Run:
@@ -319,23 +349,12 @@ class Runtime(People):
         state = await self.state(identity)
         reason = state.protocol.reason
         if reason is None:
+            stranded = self._entered.stranded.get(identity)
+            if stranded is not None:
+                return stranded
             msg = f"invocation {identity} is running, but not here; recover() it if its owner died"
             raise InvocationStateError(msg)
         return outcome_of(state, reason, state.protocol.cause)
-
-    async def state(self, invocation_id: str) -> InvocationState:
-        """Read an invocation back from its journal: everything that is durable of it.
-
-        Raises:
-            InvocationNotFoundError: If there is none.
-        """
-        return state_of(await self.store.load(InvocationId(invocation_id)))
-
-    async def invocations(
-        self, *, status: Status | None = None, agent: str | None = None
-    ) -> list[Summary]:
-        """List all invocations, newest first."""
-        return await all_invocations(self.store, status=status, agent=agent)
 
     def statistics(self) -> tuple[int, int]:
         """Count invocations in memory, and actors."""
@@ -376,6 +395,49 @@ class Runtime(People):
         identity = InvocationId(invocation_id)
         await self._entered.command(identity, message, contextvars.copy_context())
         return Run(self, identity)
+
+    async def _check_edits(
+        self, invocation_id: str, digest: str, edits: Mapping[str, JsonObject]
+    ) -> Mapping[CallId, JsonObject]:
+        state = await self.state(invocation_id)
+        p, proposal = state.protocol, state.proposal()
+        if proposal is None or proposal.digest != digest:
+            msg = f"invocation {invocation_id}: no proposal waits under this digest"
+            raise UnknownProposalError(msg)
+        judge = Judge(self._entered.agent(p.started.agent))
+        asks = {ask.call_id: ask for ask in proposal.asks}
+        checked: dict[CallId, JsonObject] = {}
+        for name, arguments in edits.items():
+            ask = asks.get(CallId(name))
+            if ask is None:
+                msg = f"invocation {invocation_id}: call {name!r} is not waiting for an approval"
+                raise UnknownProposalError(msg)
+            call = parse_call(ask.call_id, ask.tool_name, arguments)
+            if isinstance(call, BrokenCall):
+                raise RemoteProtocolError(f"edits.{bounded(name)}", call.problem)
+            checked[ask.call_id] = judge.check_edit(p.started, p.turn + 1, call)
+        return checked
+
+    async def _check_undelivered(self, invocation_id: str, call_id: str, turn: int | None) -> None:
+        meant = [
+            fact.entry
+            for fact in await self.effects(invocation_id=invocation_id)
+            if fact.entry.call_id == call_id and turn in (None, fact.entry.turn)
+        ]
+        if meant and all(entry.settled for entry in meant):
+            where = f"invocation {invocation_id}: the effect of call {bounded(call_id)!r}"
+            msg = f"{where} is {meant[0].status}; there is nothing to settle"
+            raise AlreadyDecidedError(msg)
+
+    async def _cancel_elsewhere(self, note: CancelNote) -> Outcome | None:
+        await self.store.request_cancel(note)
+        while True:
+            summary = await self.store.summary(note.invocation_id)
+            if summary.head.status == "ended":
+                return await self.outcome(note.invocation_id)
+            if not summary.owner_alive:
+                return None
+            await sleep(self._clock, LOOK_EVERY)
 
 
 def _advice(reason: object) -> str:

@@ -7,25 +7,35 @@ what goes wrong on the way.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from loopwright.protocol import (
+    CallCompleted,
     Cancel,
     CancelDecide,
     CancelRequested,
     CommitFailed,
+    EffectReconciled,
     Interrupt,
+    NotDispatched,
     Reason,
+    Reconcile,
     Record,
     RequestApproval,
+    ResultStatus,
     RunState,
     ServiceFailed,
     ToolCalls,
+    ToolResult,
+    TurnCommitted,
 )
 
-from ._batch import remains
+from ._batch import Batch, remains
 from ._core import Core
 
 UNWIND_GRACE = 1.0
 """Seconds a model call or a read gets to end once it is interrupted; then it is abandoned."""
+_OK, _ERROR = ResultStatus.OK, ResultStatus.ERROR
 
 
 class Stopping(Core):
@@ -46,20 +56,60 @@ class Stopping(Core):
             self._stop_cause = message.reason or self._stop_cause
             self._commit([requested], head=self._head(None))
         if message.hard:
+            self._asked = True
             self._grace_over()
 
     def _on_commit_failed(self, message: CommitFailed) -> None:
         """The store refuses, for good: nothing may be dispatched that it does not know of."""
-        self._store_lost = True
-        self._outstanding.clear()
-        if self.state is not RunState.CANCELLING:
+        self._lose_store()
+        if self.state.at_rest:
+            # Only the ledger was to be corrected; it rests as before.
+            p = self.folded.protocol
+            self._rest(p.reason or Reason.CHECKPOINT_FAILED, p.cause)
+        elif self.state is not RunState.CANCELLING:
             reason = Reason.LEASE_LOST if message.fenced else Reason.CHECKPOINT_FAILED
             self._stop(reason, message.error)
         else:
-            self._stop_cause = "; ".join(
-                text for text in (self._stop_cause, f"then the store: {message.error}") if text
-            )
+            self._also(f"then the store: {message.error}")
             self._drain()
+
+    def _on_not_dispatched(self, message: NotDispatched) -> None:
+        assert self._batch is not None
+        self._batch.running.pop(message.attempt_id)
+        self._on_lease_lost(message.error)
+
+    def _on_lease_lost(self, error: str) -> None:
+        """Dispatch nothing and write nothing: whoever owns it by now goes on, from the journal."""
+        self._lose_store()
+        if self.state is RunState.CANCELLING:
+            self._also(f"then the lease: {error}")
+            self._drain()
+        else:
+            self._stop(Reason.LEASE_LOST, error)
+
+    def _also(self, what: str) -> None:
+        """Attach what went wrong on the way to the primary cause."""
+        self._stop_cause = "; ".join(text for text in (self._stop_cause, what) if text)
+
+    def _lose_store(self) -> None:
+        """Write nothing any more; keep what writes have returned and nobody else knows."""
+        self._store_lost = True
+        self._unsaved.update(self._known)
+        for commit in self._outstanding:
+            for entry in commit.entries:
+                match entry.record:
+                    case CallCompleted(result=result):
+                        self._keep_unsaved([result])
+                    case TurnCommitted(results=results):
+                        self._keep_unsaved(results)
+                    case _:
+                        pass
+        self._outstanding.clear()
+
+    def _keep_unsaved(self, results: Iterable[ToolResult]) -> None:
+        for result in results:
+            if result.effect_key is not None and result.attempts and result.status in (_OK, _ERROR):
+                self._unsaved[result.call_id] = result
 
     def _on_service_failed(self, message: ServiceFailed) -> None:
         """A bug of ours, somewhere else: end in order, say so, and wait for nobody."""
@@ -68,8 +118,7 @@ class Stopping(Core):
         self._deciding = None
         if self._outstanding and message.service == "Committer":
             # What became of the commits under way nobody will say any more.
-            self._store_lost = True
-            self._outstanding.clear()
+            self._lose_store()
         self._stop(Reason.INTERNAL_ERROR, f"{message.service} failed: {message.error}", hard=True)
 
     def _stop(
@@ -84,7 +133,8 @@ class Stopping(Core):
         self._enter(RunState.CANCELLING)
         self._stop_reason, self._stop_cause = reason, cause
         self._grace_until = self._now.monotonic + (0.0 if hard else self._policy.cancel_grace)
-        self._linger_due = self._approval_until = None
+        self._linger_due = self._approval_until = self._retry_due = None
+        self._asked = hard
         self._validating = self._assessing = self._observing = None
         if self._batch is not None:
             self._batch.stop()
@@ -102,8 +152,8 @@ class Stopping(Core):
         if self._batch is not None or before is None:
             return
         if isinstance(before.proposal.decision, ToolCalls | RequestApproval):
-            self._batch = remains(before.proposal.decision.calls, before)
-            self._proposal = before.proposal
+            self._batch = remains(before.proposal.decision.calls, before, self._known)
+            self._proposal, self._proposed = before.proposal, True
 
     def _interrupt(self, *, writes: bool) -> None:
         if self._deciding is not None:
@@ -112,14 +162,16 @@ class Stopping(Core):
             return
         for name, index in self._batch.running.items():
             call = self._batch.plan.calls[index]
-            if writes or not call.effect.is_write:
-                self._out.append(Interrupt(self.invocation_id, self.turn, name, call.tool_name))
+            # A write that has begun is left to report; one that waits for its turn must not begin.
+            begun = writes or not call.effect.is_write
+            self._out.append(Interrupt(self.invocation_id, self.turn, name, call.tool_name, begun))
 
     def _grace_over(self) -> None:
         """Wait no longer: what has not reported by now is interrupted and given up."""
         self._interrupt(writes=True)
         self._deciding = None
         if self._batch is not None:
+            self._batch.stop_asking()
             self._batch.give_up()
         self._grace_until = None
         self._drain()
@@ -129,13 +181,16 @@ class Stopping(Core):
         if self._grace_until is None:
             return
         batch = self._batch
+        if batch is not None and batch.asking:
+            return
         running = batch.running.values() if batch is not None else ()
         if batch is None or not any(batch.plan.calls[i].effect.is_write for i in running):
             self._grace_until = min(self._grace_until, self._now.monotonic + UNWIND_GRACE)
 
     def _in_flight(self) -> bool:
         """Whether a model call, a tool call or a commit has not reported yet."""
-        running = self._batch is not None and bool(self._batch.running)
+        batch = self._batch
+        running = batch is not None and bool(batch.running or batch.asking)
         return self._deciding is not None or running or bool(self._outstanding)
 
     def _drain(self, told: CancelRequested | None = None) -> None:
@@ -146,14 +201,47 @@ class Stopping(Core):
         reason, cause = self._stop_reason, self._stop_cause
         assert reason is not None
         if self._store_lost:
+            if self._batch is not None:
+                self._keep_unsaved(self._batch.results.values())
             self._rest(reason, cause)
             return
-        records: list[Record] = [told] if told is not None else []
         self._take_open_turn()
+        if self._batch is not None and not self._asked:
+            self._asked = True
+            if self._ask(self._batch):
+                # They get as long as the writes themselves did.
+                self._grace_until = self._now.monotonic + self._policy.cancel_grace
+                if told is not None:
+                    self._commit([told], head=self._head(None))
+                return
+        records: list[Record] = [told] if told is not None else []
         if self._batch is not None and self._proposal is not None:
-            records += [*self._notices(), self._committed_turn(self._batch)]
+            self._batch.give_up_asking()
+            records += [*self._notices(), *self._said(), self._committed_turn(self._batch)]
             self._batch = None
         self._end(reason, records=records, cause=cause)
+
+    def _ask(self, batch: Batch) -> bool:
+        """Ask the owners of the data what became of writes; whether there was anybody to ask."""
+        asked = list(batch.ask())
+        for name, call in asked:
+            assert call.effect_key is not None
+            self._out.append(
+                Reconcile(
+                    self.invocation_id,
+                    self.turn,
+                    call.call_id,
+                    name,
+                    call.tool_name,
+                    call.effect_key,
+                )
+            )
+        return bool(asked)
+
+    def _said(self) -> list[EffectReconciled]:
+        """What was said of writes and no record holds yet."""
+        said, self._findings = self._findings, []
+        return said
 
     def _stopped(self) -> None:
         """Go on after a commit was acknowledged in `CANCELLING`."""

@@ -23,19 +23,22 @@ from loopwright.protocol import (
     Committed,
     Decide,
     Execute,
+    Found,
     Grant,
     Input,
     Interrupt,
     Late,
     Observe,
-    Outcome,
     Output,
     ProtocolError,
+    Reconcile,
     Recover,
     Rested,
+    Settle,
     StoreError,
     Tick,
     Validate,
+    unknown,
 )
 
 from ._clock import Clock, Instant, Timer
@@ -45,7 +48,7 @@ from ._service import answer
 from ._trace import RunObserver, notify, of_input, of_output, transition
 from .kernel import Actor, ActorDeadError, ActorRef, Request
 
-_COMMANDS = frozenset({Recover, Cancel, AnswerApproval, Answer, Grant})
+_COMMANDS = frozenset({Recover, Cancel, AnswerApproval, Answer, Settle, Grant})
 """Messages whose sender waits until what they made happen is durable."""
 
 
@@ -57,6 +60,7 @@ class Routes:
     validator: ActorRef[Any]
     committer: ActorRef[Any]
     executors: Mapping[str, ActorRef[Any]]
+    """By name of their tool."""
 
 
 class Supervisor(Actor):
@@ -69,7 +73,7 @@ class Supervisor(Actor):
         clock: Time.
         context: The caller's context variables; its model, tools and observers see them.
         progressed: Called after each commit.
-        rested: Called once with the outcome; the invocation leaves memory.
+        rested: Called once; the invocation leaves memory.
         observers: Who hears of everything.
     """
 
@@ -81,7 +85,7 @@ class Supervisor(Actor):
         clock: Clock,
         context: contextvars.Context,
         progressed: Callable[[], None],
-        rested: Callable[[Outcome], None],
+        rested: Callable[[Rested], None],
         observers: tuple[RunObserver, ...],
     ) -> None:
         super().__init__()
@@ -116,14 +120,18 @@ class Supervisor(Actor):
         except ProtocolError:
             if (outcome := machine.resting) is not None:
                 # Woken for something it can't grant, it rests as before.
-                self._leave(outcome)
+                self._leave(Rested(outcome))
             raise
         for output in outputs:
             to = self._addressee(output)
             if to is not None:
                 to.tell(Request(output, self._me, self._context))
             elif isinstance(output, Rested):
-                self._leave(output.outcome)
+                self._leave(output)
+            elif isinstance(output, Reconcile):
+                # Its tool is gone.
+                gone = unknown(f"there is no tool {output.tool_name!r} any more")
+                self._me.tell(Found(output.turn, output.attempt_id, gone))
         if self._timer is None or self._timer_at > now.monotonic + LINGER:
             self._keep_timer(machine.wake_at)
         if isinstance(message, Committed):
@@ -141,9 +149,9 @@ class Supervisor(Actor):
             self._timer.cancel()
         self._fail("the runtime was closed before it was durable")
 
-    def _leave(self, outcome: Outcome) -> None:
+    def _leave(self, rested: Rested) -> None:
         self._left = True
-        self._rested(outcome)
+        self._rested(rested)
 
     def _too_late(self, message: Input) -> None:
         """Take nothing any more: what has left memory goes on only from the store."""
@@ -158,6 +166,8 @@ class Supervisor(Actor):
         match output:
             case Execute() | Interrupt():
                 return routes.executors[output.tool_name]
+            case Reconcile():
+                return routes.executors.get(output.tool_name)
             case Commit():
                 self._sent = output.append.last_seq
                 return routes.committer

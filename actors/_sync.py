@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from types import TracebackType
 from typing import Self
@@ -11,9 +11,13 @@ from anyio.from_thread import BlockingPortal, start_blocking_portal
 
 from loopwright.protocol import (
     Budget,
+    EffectFact,
+    EffectStatus,
     InvocationState,
+    JsonObject,
     Outcome,
     Principal,
+    Reconciled,
     RuntimeClosedError,
     Status,
     Summary,
@@ -100,12 +104,18 @@ class SyncRuntime:
         return self._door.call(self._runtime.outcome, invocation_id)
 
     def approve(
-        self, invocation_id: str, digest: str, *, by: str, calls: Iterable[str] | None = None
+        self,
+        invocation_id: str,
+        digest: str,
+        *,
+        by: str,
+        calls: Iterable[str] | None = None,
+        edits: Mapping[str, JsonObject] | None = None,
     ) -> None:
-        """Say yes to a proposal, or to some of its calls."""
+        """Say yes to a proposal, or to some of its calls, also with other arguments."""
 
         async def approve() -> None:
-            await self._runtime.approve(invocation_id, digest, by=by, calls=calls)
+            await self._runtime.approve(invocation_id, digest, by=by, calls=calls, edits=edits)
 
         self._door.call(approve)
 
@@ -126,12 +136,20 @@ class SyncRuntime:
         self._door.call(deny)
 
     def answer_approval(
-        self, invocation_id: str, digest: str, answers: Mapping[str, bool], *, by: str
+        self,
+        invocation_id: str,
+        digest: str,
+        answers: Mapping[str, bool],
+        *,
+        by: str,
+        reason: str = "",
     ) -> None:
         """Answer call by call."""
 
         async def answer() -> None:
-            await self._runtime.answer_approval(invocation_id, digest, answers, by=by)
+            await self._runtime.answer_approval(
+                invocation_id, digest, answers, by=by, reason=reason
+            )
 
         self._door.call(answer)
 
@@ -143,11 +161,29 @@ class SyncRuntime:
 
         self._door.call(answer)
 
-    def cancel(self, invocation_id: str, reason: str = "", *, by: str = "caller") -> Outcome:
-        """Cancel an invocation and wait for its end."""
+    def settle(
+        self,
+        invocation_id: str,
+        call_id: str,
+        found: Reconciled,
+        *,
+        by: str,
+        turn: int | None = None,
+    ) -> None:
+        """Say what became of a write whose outcome is unknown."""
+
+        async def settle() -> None:
+            await self._runtime.settle(invocation_id, call_id, found, by=by, turn=turn)
+
+        self._door.call(settle)
+
+    def cancel(
+        self, invocation_id: str, reason: str = "", *, by: str = "caller", hard: bool = False
+    ) -> Outcome:
+        """Cancel an invocation, wherever it is, and wait for its end."""
 
         async def cancel() -> Outcome:
-            return await self._runtime.cancel(invocation_id, reason, by=by)
+            return await self._runtime.cancel(invocation_id, reason, by=by, hard=hard)
 
         return self._door.call(cancel)
 
@@ -162,10 +198,14 @@ class SyncRuntime:
         return self._door.call(resume)
 
     def recover(self) -> list[str]:
-        """Take over every running invocation whose owner is gone."""
+        """Take over every running invocation whose owner is gone; they go on meanwhile.
+
+        Returns:
+            The ids of what was taken over; `outcome` waits for one of them.
+        """
 
         async def recover() -> list[str]:
-            return [run.id for run in await self._runtime.recover()]
+            return [run.id for run in (await self._runtime.recover()).runs]
 
         return self._door.call(recover)
 
@@ -182,6 +222,26 @@ class SyncRuntime:
             return await self._runtime.invocations(status=status, agent=agent)
 
         return self._door.call(invocations)
+
+    def effects(
+        self,
+        *,
+        invocation_id: str | None = None,
+        effect_key: str | None = None,
+        tool: str | None = None,
+        statuses: Sequence[EffectStatus] | None = None,
+    ) -> list[EffectFact]:
+        """Query the effect ledger over all invocations, last announced first."""
+
+        async def effects() -> list[EffectFact]:
+            return await self._runtime.effects(
+                invocation_id=invocation_id,
+                effect_key=effect_key,
+                tool=tool,
+                statuses=statuses,
+            )
+
+        return self._door.call(effects)
 
     @property
     def _door(self) -> BlockingPortal:

@@ -24,7 +24,7 @@ class NeverRanError(Exception):
 
 
 class _Job:
-    __slots__ = ("call", "ended", "error", "loop", "result", "started")
+    __slots__ = ("call", "ended", "error", "late", "loop", "result", "started")
 
     def __init__(self, call: Callable[[], object], loop: asyncio.AbstractEventLoop) -> None:
         self.call = call
@@ -34,6 +34,8 @@ class _Job:
         self.result: object = None
         self.error: BaseException | None = None
         self.started = False
+        self.late: Callable[[object], None] | None = None
+        """Who is told what it returns after nobody waited for it any more."""
 
     def run(self) -> None:
         """Run in the worker thread; nobody may be listening any more."""
@@ -50,6 +52,8 @@ class _Job:
     def _end(self) -> None:
         if not self.ended.done():
             self.ended.set_result(None)
+        elif self.late is not None and self.error is None:
+            self.late(self.result)
 
     def outcome(self) -> object:
         """Return or raise, in the waiter, what the call returned or raised."""
@@ -72,15 +76,23 @@ class ThreadPool:
         self._idle = 0
         self._closed = False
 
-    async def run(self, call: Callable[[], object]) -> object:
+    async def run(
+        self, call: Callable[[], object], late: Callable[[object], None] | None = None
+    ) -> object:
         """Run a call in a thread, with the caller's context variables.
+
+        Args:
+            call: What to run.
+            late: Called in the loop with what it returns if it was cancelled while it ran: the
+                thread goes on to its end.
 
         Raises:
             NeverRanError: If cancelled before a thread had taken it.
-            CancelledError: If cancelled while it ran; the thread goes on, its result is dropped.
+            CancelledError: If cancelled while it ran.
         """
         context = contextvars.copy_context()
         job = _Job(lambda: context.run(call), asyncio.get_running_loop())
+        job.late = late
         self._submit(job)
         try:
             await job.ended

@@ -7,9 +7,9 @@ import dataclasses
 import inspect
 import re
 import typing
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Final, Generic, ParamSpec, TypeVar, cast
+from typing import Any, Final, Generic, Literal, ParamSpec, TypeVar, cast
 
 from pydantic import ConfigDict, PydanticUserError, TypeAdapter, ValidationError
 from pydantic.errors import PydanticSchemaGenerationError
@@ -37,6 +37,7 @@ from ._work import described
 
 P = ParamSpec("P")
 R = TypeVar("R")
+Reconcile = TypeVar("Reconcile", bound=Callable[[str], object])
 
 _NAME: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _MISSING: Final = object()
@@ -95,6 +96,8 @@ class Tool(Generic[P, R]):
         timeout: float | None,
         max_concurrency: int | None,
         effect_key: Callable[[Any], str] | None,
+        writes: Callable[[Any], Iterable[str]] | None,
+        outbox: bool,
     ) -> None:
         self.function = function
         self.name = name
@@ -104,7 +107,12 @@ class Tool(Generic[P, R]):
         self.max_concurrency = max_concurrency
         """Attempts that may run at once in this runtime; more wait their turn."""
         self.is_async = inspect.iscoroutinefunction(function)
+        self.outbox = outbox
+        """Whether a call is put into the outbox and delivered after its turn is durable."""
+        self.reconciler: Callable[[str], object] | None = None
+        """Asks the downstream by effect key; see `reconcile`."""
         self._effect_key = effect_key
+        self._writes = writes
         self._context_parameter, fields = _parameters(function, name)
         self._adapter, parameters = _adapter(name, fields)
         self._validate = self._adapter.validator.validate_python
@@ -119,6 +127,23 @@ class Tool(Generic[P, R]):
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         """Call the function itself: no validation, no policy, no journal."""
         return self.function(*args, **kwargs)
+
+    def reconcile(self, function: Reconcile) -> Reconcile:
+        """Decorate what asks the downstream, by effect key, what became of a write.
+
+        It returns `applied(receipt)`, `rejected(reason)`, `not_applied()` or `unknown()`; it may
+        be sync or async, gets the tool's timeout, and must change nothing.
+
+        Raises:
+            ConfigurationError: If the tool is not `reconcilable`, or has a reconciler.
+        """
+        if self.effect is not Effect.RECONCILABLE:
+            msg = f"tool {self.name!r} is {self.effect.value}; only a reconcilable one is asked"
+            raise ConfigurationError(msg)
+        if self.reconciler is not None:
+            raise ConfigurationError(f"tool {self.name!r} has two reconcilers; drop one")
+        self.reconciler = function
+        return function
 
     def check(self, arguments: JsonObject) -> tuple[JsonObject, Any]:
         """Validate arguments; return them as they will run, and the object made of them.
@@ -168,6 +193,25 @@ class Tool(Generic[P, R]):
             raise InvalidArgumentsError(bounded(msg, 1_000))
         return EffectKey(key)
 
+    def resources_of(self, checked: Any) -> tuple[str, ...]:
+        """Say what checked arguments touch, sorted; without `writes`, all calls of the tool share.
+
+        Raises:
+            InvalidArgumentsError: If it cannot be said.
+        """
+        if self._writes is None:
+            return (f"tool:{self.name}",)
+        try:
+            named = self._writes(checked)
+            resources = tuple(sorted(set(named)))
+        except Exception as error:
+            msg = f"the resources of tool {self.name!r} failed with {described(error)}"
+            raise InvalidArgumentsError(msg) from error
+        if isinstance(named, str) or not all(isinstance(r, str) for r in resources):  # pyright: ignore[reportUnnecessaryIsInstance] - it is foreign code
+            msg = f"the resources of tool {self.name!r} are {named!r}; writes must return texts"
+            raise InvalidArgumentsError(bounded(msg, 1_000))
+        return resources
+
     def bind(self, arguments: JsonObject, context: Callable[[], ToolContext]) -> Mapping[str, Any]:
         """Turn checked arguments into keyword arguments for `function`.
 
@@ -198,12 +242,15 @@ def tool(
     timeout: float | None = 60.0,
     max_concurrency: int | None = None,
     effect_key: Callable[[Any], str] | None = None,
+    writes: Callable[[Any], Iterable[str]] | None = None,
+    dispatch: Literal["call", "outbox"] = "call",
 ) -> Callable[[Callable[P, R]], Tool[P, R]]:
     """Make a tool of a function, sync or async; its signature is the schema of its arguments.
 
     Args:
-        effect: ``"read"``, ``"idempotent"`` or ``"manual"``: what running it does to the world.
-            There is no default: the runtime must not guess.
+        effect: ``"read"``, ``"idempotent"``, ``"reconcilable"`` or ``"manual"``: what running it
+            does to the world. There is no default: the runtime must not guess. A reconcilable
+            tool needs a `Tool.reconcile`.
         name: How the model calls it; by default the function's name.
         description: What the model is told; by default the function's docstring.
         timeout: Seconds one attempt may take. A read that exceeds it ends as `timeout`, a write
@@ -211,6 +258,11 @@ def tool(
         max_concurrency: Attempts that may run at once in a runtime.
         effect_key: For writes: from the checked arguments (`a.order`), the key of the business
             mutation. Without it, a key is derived from invocation, turn and call.
+        writes: For writes: from the checked arguments, the names of what a call touches. Without
+            it, all calls of the tool touch the same.
+        dispatch: ``"outbox"`` puts a call into the outbox, in the transaction that commits its
+            turn. Its result says that it is queued; a relay delivers it afterwards, at least once
+            under its effect key, and in order for each of the things it touches.
 
     Raises:
         ConfigurationError: Without an effect class, or if the signature cannot be a schema.
@@ -234,6 +286,18 @@ def tool(
         if effect_key is not None and effect == Effect.READ:
             msg = f"tool {tool_name!r} is a read with an effect key; drop one of the two"
             raise ConfigurationError(msg)
+        if writes is not None and effect == Effect.READ:
+            msg = f"tool {tool_name!r} is a read that writes; drop writes=, or declare its effect"
+            raise ConfigurationError(msg)
+        if dispatch == "outbox" and effect not in (Effect.IDEMPOTENT, Effect.RECONCILABLE):
+            msg = (
+                f"tool {tool_name!r} is {effect} and cannot go through the outbox, which delivers at "
+                "least once; make it idempotent or reconcilable"
+            )
+            raise ConfigurationError(msg)
+        if dispatch not in ("call", "outbox"):
+            msg = f"tool {tool_name!r} has dispatch={dispatch!r}; give 'call' or 'outbox'"
+            raise ConfigurationError(msg)
         if timeout is not None and timeout <= 0:
             msg = f"tool {tool_name!r} has timeout={timeout}; give seconds above 0, or None"
             raise ConfigurationError(msg)
@@ -248,6 +312,8 @@ def tool(
             timeout=timeout,
             max_concurrency=max_concurrency,
             effect_key=effect_key,
+            writes=writes,
+            outbox=dispatch == "outbox",
         )
 
     return decorate

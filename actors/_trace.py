@@ -14,11 +14,15 @@ from loopwright.protocol import (
     DecideFailed,
     Execute,
     Executed,
+    Found,
     Input,
     InvocationId,
     JsonObject,
     Late,
+    LeaseLost,
+    NotDispatched,
     Output,
+    Reconcile,
     Rested,
     RunState,
     Validated,
@@ -32,7 +36,9 @@ EventName: TypeAlias = Literal[
     "tool_call_requested",
     "tool_call_finished",
     "checkpoint_saved",
+    "reconcile",
     "run_finished",
+    "lease",
     "late",
 ]
 
@@ -98,6 +104,12 @@ def of_input(invocation_id: InvocationId, turn: int, message: Input) -> TraceEve
                 "error": result.error.message if result.error is not None else None,
             }
             return TraceEvent("tool_call_finished", invocation_id, turn, data)
+        case Found(attempt_id=attempt, found=found):
+            return TraceEvent(
+                "reconcile", invocation_id, turn, {"attempt": attempt, "found": found.finding}
+            )
+        case NotDispatched(error=error) | LeaseLost(error=error):
+            return TraceEvent("lease", invocation_id, turn, {"lost": error})
         case Committed(last_seq=seq):
             return TraceEvent("checkpoint_saved", invocation_id, turn, {"seq": seq})
         case _:
@@ -117,6 +129,10 @@ def of_output(invocation_id: InvocationId, turn: int, message: Output) -> TraceE
                 "effect_key": message.effect_key,
             }
             return TraceEvent("tool_call_requested", invocation_id, turn, data)
+        case Reconcile(attempt_id=attempt, effect_key=key):
+            return TraceEvent(
+                "reconcile", invocation_id, turn, {"attempt": attempt, "effect_key": key}
+            )
         case Rested(outcome=outcome):
             data = {"reason": str(outcome.reason), "cause": outcome.cause}
             return TraceEvent("run_finished", invocation_id, turn, data)

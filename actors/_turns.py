@@ -40,8 +40,10 @@ from loopwright.protocol import (
     ProposalDigest,
     Reason,
     Record,
+    RequestApproval,
     RunState,
     Stalled,
+    ToolCalls,
     TurnCommitted,
     TurnProposed,
     Validate,
@@ -49,9 +51,14 @@ from loopwright.protocol import (
     raw_text,
 )
 
-from ._batch import Batch
+from ._batch import Batch, remains
 from ._core import LINGER
+from ._results import unknown_calls, withheld
 from ._stopping import Stopping
+
+RETRY_FIRST = 0.1
+"""Seconds before a write of unknown outcome is sent again; doubled for each further attempt."""
+RETRY_LONGEST = 5.0
 
 
 class Turns(Stopping):
@@ -64,7 +71,8 @@ class Turns(Stopping):
         """Gate, then ask the model: the only place where a model call begins."""
         self._enter(RunState.PREPARE_CONTEXT)
         folded, budget, spent = self.folded, self.folded.protocol.budget, self._spent()
-        self._proposal, self._batch, self._proposed, self._linger_due = None, None, False, None
+        self._proposal, self._batch, self._proposed = None, None, False
+        self._linger_due = self._retry_due = None
         left = None if self._deadline is None else self._deadline - self._now.monotonic
         reason = used_up(budget, spent, left)
         if reason is not None:
@@ -130,6 +138,7 @@ class Turns(Stopping):
                 approved,
                 denied,
                 request.digest if request is not None else None,
+                before.edits() if before is not None else {},
             )
         )
 
@@ -195,13 +204,15 @@ class Turns(Stopping):
 
         A turn that was taken over keeps its calls: some of them may have run.
         """
-        self._take_open_turn()
-        proposal = self._open_proposal
-        if self._batch is None and not isinstance(proposal.decision, Malformed):
+        before, proposal = self.folded.protocol.open, self._open_proposal
+        if before is not None and isinstance(proposal.decision, ToolCalls | RequestApproval):
+            self._run(remains(proposal.decision.calls, before, self._known, problem))
+            return
+        if not isinstance(proposal.decision, Malformed):
             refused = Malformed(problem, raw_text(proposal.decision))
             self._proposal = replace(proposal, decision=refused)
         self._enter(RunState.COMPACT_OR_SAVE)
-        self._save(self._committed_turn(self._batch, fault=Fault("decision", problem)))
+        self._save(self._committed_turn(fault=Fault("decision", problem)))
 
     # ------------------------------------------------------------ asking a human
     def _request_approval(self, verdict: NeedsApproval) -> None:
@@ -224,16 +235,26 @@ class Turns(Stopping):
 
     # ------------------------------------------------------------ running the batch
     def _execute(self, plan: Plan) -> None:
-        self._batch = Batch(plan, self.folded.protocol.open)
+        before, limit = self.folded.protocol.open, self._policy.max_attempts
+        self._run(Batch(plan, before, self._known, max_attempts=limit))
+
+    def _run(self, batch: Batch) -> None:
+        self._batch = batch
         self._enter(RunState.EXECUTE_TOOL)
         if not self._proposed:
             self._linger_due = self._now.monotonic + LINGER
-        self._advance(self._batch)
+        self._advance(batch)
 
     def _advance(self, batch: Batch) -> None:
         """Start the next stage, or observe the whole batch once every call has its result."""
         if batch.busy:
             return
+        if batch.unknown:
+            self._reconcile(batch)
+            return
+        if self._retry_due is not None and not self._due(self._retry_due):
+            return
+        self._retry_due = None
         stage = batch.next_stage()
         if stage is None:
             self._enter(RunState.OBSERVE)
@@ -243,13 +264,24 @@ class Turns(Stopping):
             return
         for index in stage:
             if batch.plan.calls[index].effect.is_write:
-                self._prepare_write(batch, index)
+                self._begin_write(batch, index)
             else:
                 self._dispatch(batch, index)
+        if not batch.busy:
+            # All of it went into the outbox, or may not run.
+            self._advance(batch)
 
-    def _prepare_write(self, batch: Batch, index: int) -> None:
+    def _begin_write(self, batch: Batch, index: int) -> None:
         """A write is dispatched only once that it will be is durable."""
         call = batch.plan.calls[index]
+        ledger = self.folded.business.effects
+        if call.outbox is not None:
+            batch.queue(index, ledger)
+            return
+        refusal = withheld(call, self.turn, ledger.values(), batch.plan.calls, batch.results)
+        if refusal is not None:
+            batch.refuse(index, refusal)
+            return
         attempt = batch.prepare(index)
         dispatched = CallDispatched(
             self.turn,
@@ -259,6 +291,7 @@ class Turns(Stopping):
             call.arguments,
             call.effect_key or EffectKey(""),
             self._now.wall,
+            call.effect,
         )
         self._commit(self._write_ahead([dispatched]), partial(self._dispatch, batch, index))
 
@@ -277,19 +310,35 @@ class Turns(Stopping):
                 call.arguments,
                 call.effect_key,
                 self.started.principal,
+                self._lease,
             )
         )
 
     def _on_executed(self, message: Executed) -> None:
         batch = self._batch
         assert batch is not None
-        batch.settle(batch.running.pop(message.attempt_id), message.result)
+        again = batch.returned(message.attempt_id, message.result)
         if self.state is RunState.CANCELLING:
+            batch.stop()
             self._drain()
             return
+        if again:
+            # It is sent again, under the same key; whatever failed gets a moment.
+            wait = min(RETRY_LONGEST, RETRY_FIRST * 2 ** (message.result.attempts - 1))
+            self._retry_due = self._now.monotonic + wait
         if self._proposed and self._linger_due is None:
             self._linger_due = self._now.monotonic + LINGER
         self._advance(batch)
+
+    # ------------------------------------------------------------ unknown outcomes
+    def _reconcile(self, batch: Batch) -> None:
+        """Ask what became of writes, before anything else runs; or leave it to a person."""
+        self._enter(RunState.RECONCILE)
+        if batch.asking or self._ask(batch):
+            return
+        self._suspending = True
+        detail = unknown_calls((r.call_id, r.tool_name) for r in batch.unknown.values())
+        self._suspend(Reason.RECONCILIATION_REQUIRED, self._write_ahead(), detail=detail)
 
     # ------------------------------------------------------------ saving
     def _write_ahead(self, extra: Sequence[Record] = ()) -> list[Record]:
@@ -304,16 +353,17 @@ class Turns(Stopping):
                 CallCompleted(self.turn, result, self._now.wall)
                 for result in self._batch.unjournaled()
             ]
-        return [*records, *extra]
+        return [*records, *self._said(), *extra]
 
     def _save(self, turn: TurnCommitted, batch: Batch | None = None) -> None:
         """Commit the turn; too many faults in a row end the invocation with it."""
         self._batch, self._linger_due = None, None
-        records: list[Record] = [*self._notices(), turn]
+        records: list[Record] = [*self._notices(), *self._said(), turn]
         if turn.fault is not None and self._unforgivable(turn.fault):
             self._end(Reason.INVALID_DECISION, records=records, cause=turn.fault.problem)
         else:
-            self._commit(records, partial(self._saved, batch))
+            outbox = batch.deliveries(self.started, turn.turn) if batch is not None else ()
+            self._commit(records, partial(self._saved, batch), outbox=outbox)
 
     def _unforgivable(self, fault: Fault) -> bool:
         p, policy = self.folded.protocol, self._policy
@@ -336,8 +386,13 @@ class Turns(Stopping):
 
     def _end_unstarted(self, plan: Plan, reason: Reason, cause: str) -> None:
         """End before anything of the batch starts: each call gets a result that says so."""
-        batch = Batch(plan, self.folded.protocol.open)
+        batch = Batch(plan, self.folded.protocol.open, self._known)
         batch.stop()
+        if batch.unknown:
+            # Those who can be asked what became of writes are, before it ends.
+            self._batch = batch
+            self._stop(reason, cause)
+            return
         self._enter(RunState.COMPACT_OR_SAVE)
         records: list[Record] = [*self._notices(), self._committed_turn(batch)]
         self._end(reason, records=records, cause=cause)

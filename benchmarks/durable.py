@@ -1,4 +1,4 @@
-"""The standard invocation on SQLite, synchronous=FULL: T5 to T7 of the performance targets.
+"""The standard invocation on SQLite, synchronous=FULL: T5 to T7, and what recovery costs.
 
     python benchmarks/durable.py [--json] [--dir DIR]
 
@@ -16,11 +16,12 @@ import time
 from pathlib import Path
 from typing import Any
 
+import recovery
 from _floor import GroupFloor, InlineFloor, median, open_database, paired, report
 from _ours import StandardModel, completed, standard_agent
 
 from loopwright import Budget, Runtime
-from loopwright.actors import state_of
+from loopwright.protocol import state_of
 from loopwright.stores import SQLiteStore
 
 ROUNDS = 5
@@ -33,6 +34,7 @@ async def main(folder: Path) -> dict[str, Any]:
     await _alone(folder, figures)
     await _many(folder, figures)
     await _resume(folder, figures)
+    await recovery.measure(folder, figures)
     return figures
 
 

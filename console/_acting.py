@@ -1,23 +1,36 @@
-"""The commands that let invocations go on: run, approve, deny, answer, cancel, resume, recover."""
+"""The commands that let invocations go on: run, approve, deny, answer, cancel, resume, recover.
+
+`settle` is in `_settling`.
+"""
 
 from __future__ import annotations
 
 import asyncio
-import dataclasses
 from collections.abc import Awaitable
+from dataclasses import replace
 from typing import Annotated
 
 import typer
+from rich.text import Text
 
 from loopwright.actors import Run
 from loopwright.protocol import (
+    ApprovalDecided,
+    ApprovalProposal,
+    Ask,
     Budget,
     ConfigurationError,
     Ending,
+    InvocationId,
+    JsonObject,
     Outcome,
     Principal,
     Record,
+    bounded,
+    decode_record,
+    parse_json,
 )
+from loopwright.stores import Store
 
 from . import _plain, _views
 from ._session import Session, find_digest, find_invocation
@@ -80,7 +93,7 @@ async def run(
         raise ConfigurationError("the goal is blank; say what is to be done")
     agents = await session.agents(agent)
     own = next(known.budget for known in agents if known.name == agent)
-    budget = dataclasses.replace(
+    budget = replace(
         own,
         max_steps=own.max_steps if max_steps is None else max_steps,
         max_tool_calls=own.max_tool_calls if max_tool_calls is None else max_tool_calls,
@@ -97,7 +110,7 @@ async def run(
         )
         session.out.say(_views.heading(agent, begun.id))
         try:
-            return await _shown(session, begun, begun.outcome(), 0, watch=watch)
+            return await shown(session, begun, begun.outcome(), 0, watch=watch)
         except asyncio.CancelledError:
             begun.cancel("interrupted at the terminal", by="cli")
             outcome = await asyncio.shield(begun.outcome())
@@ -111,15 +124,26 @@ async def approve(
     digest: Digest,
     by: By,
     call: Calls = None,
+    edit: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="CALL=JSON",
+            help="Let this call run with these arguments; may be given more than once.",
+        ),
+    ] = None,
     watch: Watch = None,
 ) -> int:
-    """Say yes to exactly what a proposal shows; it goes on here."""
+    """Say yes to exactly what a proposal shows, or to your own arguments; it goes on here."""
+    edits = _edits(edit or [])
     async with session.runtime() as runtime:
         identity = await find_invocation(runtime.store, invocation)
         state = await runtime.state(identity)
-        exact = find_digest(state, digest)
-        going = await runtime.approve(identity, exact, by=by, calls=call)
-        return await _shown(session, going, going.outcome(), state.protocol.seq, watch=watch)
+        exact, seen = find_digest(state, digest), state.protocol.seq
+        going = await runtime.approve(identity, exact, by=by, calls=call, edits=edits)
+        asks = await _approved(runtime.store, going.id, state.proposal(), seen)
+        session.out.say(_views.approved(by, asks, edits))
+        more: JsonObject = {"approved": _plain.of_asks(asks)}
+        return await shown(session, going, going.outcome(), seen, watch=watch, more=more)
 
 
 async def deny(
@@ -137,7 +161,7 @@ async def deny(
         state = await runtime.state(identity)
         exact = find_digest(state, digest)
         going = await runtime.deny(identity, exact, by=by, reason=reason, calls=call)
-        return await _shown(session, going, going.outcome(), state.protocol.seq, watch=watch)
+        return await shown(session, going, going.outcome(), state.protocol.seq, watch=watch)
 
 
 async def answer(
@@ -152,7 +176,7 @@ async def answer(
         identity = await find_invocation(runtime.store, invocation)
         seen = (await runtime.state(identity)).protocol.seq
         going = await runtime.answer(identity, text, by=by)
-        return await _shown(session, going, going.outcome(), seen, watch=watch)
+        return await shown(session, going, going.outcome(), seen, watch=watch)
 
 
 async def cancel(
@@ -161,9 +185,12 @@ async def cancel(
     reason: Why = "",
     by: Annotated[str, typer.Option("--by", metavar="NAME", help="Who cancels.")] = "cli",
 ) -> int:
-    """Cancel an invocation that waits, or whose worker is gone."""
+    """Cancel an invocation, wherever it is, and wait for its end."""
     async with session.runtime() as runtime:
         identity = await find_invocation(runtime.store, invocation)
+        summary = await runtime.store.summary(identity)
+        if summary.owner_alive:
+            session.out.say(Text(f"its worker {summary.owner} is told, and waited for", "dim"))
         outcome = await runtime.cancel(identity, reason, by=by)
         session.out.show(_plain.of_outcome(outcome), _views.outcome(session, outcome))
     return OK
@@ -179,7 +206,7 @@ async def resume(
     by: Annotated[str, typer.Option("--by", metavar="NAME", help="Who grants.")] = "cli",
     watch: Watch = None,
 ) -> int:
-    """Let a failed or abandoned invocation go on, also with more budget."""
+    """Let one go on that failed, was abandoned, or waits for reconcilers to be asked again."""
     # Every limit is named, for a Budget without max_steps has some.
     grant = Budget(
         max_steps=grant_steps,
@@ -191,7 +218,7 @@ async def resume(
         identity = await find_invocation(runtime.store, invocation)
         seen = (await runtime.state(identity)).protocol.seq
         resting = runtime.resume(identity, grant=grant, by=by)
-        return await _shown(session, runtime.get(identity), resting, seen, watch=watch)
+        return await shown(session, runtime.get(identity), resting, seen, watch=watch)
 
 
 async def recover(session: Session, watch: Watch = None) -> int:
@@ -200,17 +227,15 @@ async def recover(session: Session, watch: Watch = None) -> int:
         left = await runtime.invocations(status="running")
         seen = {summary.invocation_id: summary.seq for summary in left}
         codes = [
-            await _shown(
-                session, run, run.outcome(), seen.get(run.id, 0), watch=watch, heading=True
-            )
-            for run in await runtime.recover()
+            await shown(session, run, run.outcome(), seen.get(run.id, 0), watch=watch, heading=True)
+            for run in (await runtime.recover()).runs
         ]
         alive = await runtime.invocations(status="running")
         session.out.say(_views.recovered(len(codes), alive))
     return max(codes, default=OK)
 
 
-async def _shown(
+async def shown(
     session: Session,
     run: Run,
     resting: Awaitable[Outcome],
@@ -218,8 +243,19 @@ async def _shown(
     *,
     watch: bool | None,
     heading: bool = False,
+    more: JsonObject | None = None,
 ) -> int:
-    """Show an invocation while it goes on, then how it came to rest; return the exit code."""
+    """Show an invocation while it goes on, then how it came to rest; return the exit code.
+
+    Args:
+        session: Whose output.
+        run: Which invocation.
+        resting: Its outcome.
+        seen: The seq behind which records are shown.
+        watch: Whether they are; by default for people only.
+        heading: Whether its id goes before everything.
+        more: What goes with the outcome, for machines.
+    """
     out, lines = session.out, Lines()
     watching = not out.as_json if watch is None else watch
 
@@ -232,6 +268,45 @@ async def _shown(
     if heading:
         out.say(_views.heading("recovered", run.id))
     outcome = await follow(run, resting, seen, show)
-    out.show(_plain.of_outcome(outcome), _views.outcome(session, outcome))
+    out.show({**_plain.of_outcome(outcome), **(more or {})}, _views.outcome(session, outcome))
     unsuccessful = outcome.reason.outcome in (Ending.FAILED, Ending.CANCELLED)
     return UNSUCCESSFUL if unsuccessful else OK
+
+
+def _edits(given: list[str]) -> dict[str, JsonObject]:
+    """Read `CALL=JSON` options.
+
+    Raises:
+        ConfigurationError: If one is something else, or two are for one call.
+        RemoteProtocolError: If it is not JSON.
+    """
+    edits: dict[str, JsonObject] = {}
+    for text in given:
+        call, equals, raw = text.partition("=")
+        if not (call and equals):
+            msg = f"--edit {bounded(text, 100)!r} names no call; write it as CALL=JSON"
+            raise ConfigurationError(msg)
+        value = parse_json(raw, where=f"--edit {bounded(call, 100)}")
+        if not isinstance(value, dict):
+            msg = f"--edit {bounded(call, 100)} gives no arguments; write a JSON object"
+            raise ConfigurationError(msg)
+        if call in edits:
+            raise ConfigurationError(f"--edit {bounded(call, 100)} is there twice; drop one")
+        edits[call] = value
+    return edits
+
+
+async def _approved(
+    store: Store, invocation_id: InvocationId, proposal: ApprovalProposal | None, seen: int
+) -> list[Ask]:
+    """Read back what a yes was said to, exactly as it will run."""
+    asks = {} if proposal is None else {ask.call_id: ask for ask in proposal.asks}
+    for line in (await store.load(invocation_id, after=seen)).lines:
+        record = decode_record(line)
+        if isinstance(record, ApprovalDecided):
+            return [
+                ask if answer.arguments is None else replace(ask, arguments=answer.arguments)
+                for answer in record.answers
+                if (ask := asks.get(answer.call_id)) is not None
+            ]
+    return []

@@ -1,19 +1,30 @@
-"""The commands that only look: list and show. They need no app, and change nothing."""
+"""The commands that only look: list, show and effects. They need no app, and change nothing."""
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Final, get_args
 
 import typer
 from rich.text import Text
 
-from loopwright.protocol import Status, fold
-from loopwright.stores import all_invocations
+from loopwright.protocol import (
+    UNSETTLED,
+    ConfigurationError,
+    EffectKey,
+    EffectStatus,
+    JsonObject,
+    Status,
+    bounded,
+    fold,
+)
+from loopwright.stores import all_effects, all_invocations
 
 from . import _plain, _views
 from ._acting import Id
 from ._session import Session, find_invocation
 from ._shared import OK
+
+_STATUSES: Final[tuple[EffectStatus, ...]] = get_args(EffectStatus)
 
 
 async def list_invocations(
@@ -30,10 +41,26 @@ async def list_invocations(
     return OK
 
 
-async def show(session: Session, invocation: Id) -> int:
+async def show(
+    session: Session,
+    invocation: Id,
+    effects: Annotated[
+        bool, typer.Option("--effects", help="Its writes, and what is known of each.")
+    ] = False,
+) -> int:
     """Show one invocation: how it stands, what it did."""
     async with session.store() as store:
-        stored = await store.load(await find_invocation(store, invocation))
+        identity = await find_invocation(store, invocation)
+        if effects:
+            # As they were announced.
+            facts = (await all_effects(store, invocation_id=identity))[::-1]
+            plain: JsonObject = {
+                "invocation_id": identity,
+                "effects": [_plain.of_fact(fact) for fact in facts],
+            }
+            session.out.show(plain, _views.ledger(session, facts))
+            return OK
+        stored = await store.load(identity)
     entries = stored.entries()
     records = [entry.record for entry in entries]
     state, summary = fold(entries), stored.summary
@@ -41,4 +68,45 @@ async def show(session: Session, invocation: Id) -> int:
         _plain.of_state(summary, state, records),
         _views.state(session, summary, state, records),
     )
+    return OK
+
+
+async def effects(
+    session: Session,
+    status: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar=f"[{'|'.join(_STATUSES)}]",
+            help="Only these; may be given more than once.",
+            show_default=False,
+        ),
+    ] = None,
+    unsettled: Annotated[
+        bool, typer.Option("--unsettled", help="Only those somebody may have to look at.")
+    ] = False,
+    tool: Annotated[str | None, typer.Option(help="Only this one's.", show_default=False)] = None,
+    key: Annotated[
+        str | None, typer.Option(help="Only this effect key.", show_default=False)
+    ] = None,
+) -> int:
+    """List the writes of all invocations, newest first: what took effect, what is unresolved."""
+    if status and unsettled:
+        raise ConfigurationError("--unsettled stands for statuses of its own; drop it or --status")
+    for word in status or ():
+        if word not in _STATUSES:
+            msg = f"--status {bounded(word, 100)!r} is none of {', '.join(_STATUSES)}"
+            raise ConfigurationError(msg)
+    chosen: tuple[EffectStatus, ...] = tuple(
+        known for known in _STATUSES if status is not None and status.count(known)
+    )
+    async with session.store() as store:
+        facts = await all_effects(
+            store,
+            effect_key=None if key is None else EffectKey(key),
+            tool_name=tool,
+            statuses=UNSETTLED if unsettled else chosen or None,
+        )
+    for fact in facts:
+        session.out.emit(_plain.of_fact(fact))
+    session.out.say(_views.effects(facts) if facts else Text("no effects"))
     return OK

@@ -17,7 +17,8 @@ from . import _plain
 from ._acting import answer, approve, cancel, deny, recover, resume, run
 from ._demo import demo
 from ._doctor import doctor
-from ._looking import list_invocations, show
+from ._looking import effects, list_invocations, show
+from ._settling import settle
 from ._shared import REFUSED, UNSUCCESSFUL, add
 from ._story import DemoError
 
@@ -37,9 +38,11 @@ def application() -> typer.Typer:
     add(app, "run", run)
     add(app, "list", list_invocations)
     add(app, "show", show)
+    add(app, "effects", effects)
     add(app, "approve", approve)
     add(app, "deny", deny)
     add(app, "answer", answer)
+    add(app, "settle", settle)
     add(app, "cancel", cancel)
     add(app, "resume", resume)
     add(app, "recover", recover)

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import cast
 
 from loopwright.protocol import (
     ApprovalProposal,
+    Ask,
     EffectEntry,
+    EffectFact,
     InvocationState,
     JsonObject,
     JsonValue,
@@ -24,7 +27,6 @@ from loopwright.protocol import (
 
 def of_outcome(outcome: Outcome) -> JsonObject:
     """Say how an invocation came to rest."""
-    effects = outcome.partial.effects if outcome.partial is not None else ()
     return {
         "invocation_id": outcome.invocation_id,
         **of_reason(outcome.reason),
@@ -33,7 +35,8 @@ def of_outcome(outcome: Outcome) -> JsonObject:
         "question": outcome.question,
         "cause": outcome.cause,
         "proposal": of_proposal(outcome.proposal),
-        "effects": of_effects(effects),
+        "effects": of_effects(outcome.effects),
+        "unresolved_effects": of_effects(outcome.unresolved_effects),
         **of_spent(outcome.spent),
     }
 
@@ -65,9 +68,27 @@ def of_proposal(proposal: ApprovalProposal | None) -> JsonValue:
     return to_json(proposal).value
 
 
-def of_effects(effects: tuple[EffectEntry, ...]) -> JsonValue:
+def of_effects(effects: Iterable[EffectEntry]) -> JsonValue:
     """List the writes that were dispatched, and what is known of each."""
-    return to_json(effects).value
+    return to_json(tuple(effects)).value
+
+
+def of_fact(fact: EffectFact) -> JsonObject:
+    """Say what the effect ledger says of one write."""
+    return {
+        "invocation_id": fact.invocation_id,
+        "agent": fact.agent,
+        "changed_at": fact.at,
+        **cast("JsonObject", to_json(fact.entry).value),
+    }
+
+
+def of_asks(asks: Iterable[Ask]) -> JsonValue:
+    """List calls exactly as they will run."""
+    return [
+        {"call_id": ask.call_id, "tool_name": ask.tool_name, "arguments": ask.arguments}
+        for ask in asks
+    ]
 
 
 def of_summary(summary: Summary) -> JsonObject:
@@ -104,7 +125,8 @@ def of_state(summary: Summary, state: InvocationState, records: list[Record]) ->
         "budget": to_json(p.budget).value,
         **of_spent(state.spent),
         "proposal": of_proposal(state.proposal()),
-        "effects": of_effects(tuple(business.effects.values())),
+        "effects": of_effects(business.effects.values()),
+        "unresolved_effects": of_effects(e for e in business.effects.values() if not e.settled),
         "timeline": [of_record(record) for record in records],
     }
 

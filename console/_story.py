@@ -162,7 +162,7 @@ class Story:
         async with self._runtime() as runtime:
             with _patience():
                 # A lease runs out in silence: there is nothing to wait for but time.
-                while not (runs := await runtime.recover()):  # noqa: ASYNC110 - see above
+                while not (runs := (await runtime.recover()).runs):  # noqa: ASYNC110 - see above
                     await anyio.sleep(_POLL)
             outcome = await runs[0].outcome()
         results = [result for turn in outcome.history for result in turn.results]

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Sequence
+from typing import TypeAlias
 
 from rich import box
 from rich.console import Group, RenderableType
@@ -14,9 +15,12 @@ from rich.text import Text
 
 from loopwright.protocol import (
     ApprovalProposal,
+    Ask,
     EffectEntry,
+    EffectFact,
     Ending,
     InvocationState,
+    JsonObject,
     Outcome,
     Reason,
     Record,
@@ -34,6 +38,11 @@ _STYLES = {
     Ending.CANCELLED: "red",
 }
 _YOU = "YOUR-NAME"
+_FOUND = "FOUND"
+_WORDS = f"{_FOUND} is applied, rejected, not-applied or unknown"
+
+_Shown: TypeAlias = tuple[str, JsonObject, str]
+"""A call for a panel: its tool, its arguments, and a remark."""
 
 
 def heading(what: str, invocation_id: str) -> RenderableType:
@@ -48,13 +57,17 @@ def outcome(session: Session, done: Outcome) -> RenderableType:
     rows += [("answer", Text(done.answer))] if done.answer else []
     rows += [("question", Text(done.question))] if done.question else []
     rows.append(("spent", Text(_spent(done.spent))))
-    effects = done.partial.effects if done.partial is not None else ()
-    rows += [("effects", _effects(effects))] if effects else []
+    rows += [("effects", _effects(done.effects))] if done.effects else []
     if done.reason is not Reason.COMPLETED:
         rows.append(("next", Text(done.reason.advice)))
     parts: list[RenderableType] = [Text(), fields(rows)]
     if done.proposal is not None and done.reason is Reason.APPROVAL_REQUIRED:
         parts += [Text(), proposal(session, done.invocation_id, done.proposal)]
+    if done.reason is Reason.RECONCILIATION_REQUIRED:
+        turns = done.partial.turns if done.partial is not None else 0
+        parts += [Text(), _settlement(session, done.invocation_id, turns, done.effects)]
+    elif done.unresolved_effects:
+        parts.append(_look(session, done.invocation_id))
     for words in _next(done.invocation_id, done.reason):
         parts.append(_typed(session.command(*words)))
     return Group(*parts)
@@ -62,23 +75,97 @@ def outcome(session: Session, done: Outcome) -> RenderableType:
 
 def proposal(session: Session, invocation_id: str, waiting: ApprovalProposal) -> RenderableType:
     """Show exactly what would run, and the commands that say yes or no to it."""
-    parts: list[RenderableType] = []
-    for ask in waiting.asks:
-        if ask.call_id in waiting.answered:
-            continue
-        arguments = [(name, Text(value(held))) for name, held in ask.arguments.items()]
-        parts += [
-            Text(ask.tool_name, "bold"),
-            Padding(fields(arguments), (0, 0, 0, 2)),
-            Text(f"{ask.reason} (call {ask.call_id})", "dim"),
-        ]
-    panel = Panel(Group(*parts), title="waits for a yes", title_align="left", box=box.ROUNDED)
+    asks = [ask for ask in waiting.asks if ask.call_id not in waiting.answered]
+    panel = _panel(
+        "waits for a yes",
+        [(ask.tool_name, ask.arguments, f"{ask.reason} (call {ask.call_id})") for ask in asks],
+    )
     words = (short(invocation_id), waiting.digest[:SHORT_DIGEST], "--by", _YOU)
     return Group(
         panel,
         _typed(session.command("approve", *words)),
         _typed(session.command("deny", *words, "--reason", "…")),
     )
+
+
+def approved(by: str, asks: Iterable[Ask], edited: Container[str]) -> RenderableType:
+    """Show exactly what will run after a yes."""
+    calls: list[_Shown] = []
+    for ask in asks:
+        what = f"edited by {by}" if ask.call_id in edited else "as proposed"
+        calls.append((ask.tool_name, ask.arguments, f"{what} (call {ask.call_id})"))
+    return _panel(f"approved by {by}", calls)
+
+
+def _settlement(
+    session: Session, invocation_id: str, turns: int, effects: Iterable[EffectEntry]
+) -> RenderableType:
+    """Show the writes of the turn behind `turns` that nobody knows the fate of, and what to type."""
+    waiting = [entry for entry in effects if entry.turn > turns and not entry.settled]
+    panel = _panel(
+        "waits to be settled: may or may not have taken effect",
+        [
+            (
+                entry.tool_name,
+                entry.arguments or {},
+                f"{entry.effect_key} (call {entry.call_id}, {_attempts(entry)})",
+            )
+            for entry in waiting
+        ],
+    )
+    return Group(
+        panel,
+        *(_typed(session.command("settle", *_settling(invocation_id, entry))) for entry in waiting),
+        Text(f"{_WORDS}; or ask those again that can be asked:", "dim"),
+        _typed(session.command("resume", short(invocation_id))),
+    )
+
+
+def _look(session: Session, invocation_id: str) -> RenderableType:
+    """Lead to writes that are unresolved although nothing waits for them."""
+    return _typed(session.command("show", short(invocation_id), "--effects"))
+
+
+def ledger(session: Session, facts: Sequence[EffectFact]) -> RenderableType:
+    """Show everything the effect ledger says of one invocation."""
+    if not facts:
+        return Text("no effects")
+    calls = [fact.entry.call_id for fact in facts]
+    parts: list[RenderableType] = []
+    for fact in facts:
+        entry = fact.entry
+        rows: list[tuple[str, RenderableType]] = [
+            ("tool", Text(entry.tool_name)),
+            ("call", Text(f"{entry.call_id} of turn {entry.turn}, {_attempts(entry)}")),
+            ("changed", Text(_ago(fact.at))),
+        ]
+        if entry.arguments is not None:
+            given = [(name, Text(value(held))) for name, held in entry.arguments.items()]
+            rows.append(("arguments", fields(given)))
+        rows += [("receipt", Text(value(entry.receipt)))] if entry.receipt is not None else []
+        parts += [_effect(entry), Padding(fields(rows), (0, 0, 0, 2))]
+        if entry.status == "outcome_unknown":
+            words = _settling(fact.invocation_id, entry)
+            turn = ("--turn", str(entry.turn)) if calls.count(entry.call_id) > 1 else ()
+            parts.append(_typed(session.command("settle", *words, *turn)))
+    if any(fact.entry.status == "outcome_unknown" for fact in facts):
+        parts.append(Text(_WORDS, "dim"))
+    return Group(*parts)
+
+
+def effects(facts: Sequence[EffectFact]) -> RenderableType:
+    """Make a table of effects."""
+    shown = table("id", "effect key", "tool", "status", "changed")
+    for fact in facts:
+        entry = fact.entry
+        shown.add_row(
+            short(fact.invocation_id),
+            Text(entry.effect_key),
+            Text(entry.tool_name),
+            Text(entry.status, _effect_style(entry)),
+            _ago(fact.at),
+        )
+    return shown
 
 
 def listing(found: Sequence[Summary]) -> RenderableType:
@@ -113,14 +200,18 @@ def state(
     rows += [("answer", Text(business.answer))] if business.answer else []
     rows += [("question", Text(p.question))] if p.question else []
     rows.append(("spent", Text(f"{_spent(held.spent)}; {_limits(held)}")))
-    effects = tuple(business.effects.values())
-    rows += [("effects", _effects(effects))] if effects else []
+    written = tuple(business.effects.values())
+    rows += [("effects", _effects(written))] if written else []
     parts: list[RenderableType] = [fields(rows), Text()]
     lines = Lines()
     parts += [line for record in records for line in lines.of(record)]
     waiting = held.proposal()
     if waiting is not None and summary.head.status == "suspended":
         parts += [Text(), proposal(session, summary.invocation_id, waiting)]
+    if p.reason is Reason.RECONCILIATION_REQUIRED:
+        parts += [Text(), _settlement(session, summary.invocation_id, p.turn, written)]
+    elif not all(entry.settled for entry in written):
+        parts.append(_look(session, summary.invocation_id))
     for words in () if p.reason is None else _next(summary.invocation_id, p.reason):
         parts.append(_typed(session.command(*words)))
     return Group(*parts)
@@ -191,15 +282,43 @@ def _owner(summary: Summary) -> str:
     return f"{summary.owner} ({'alive' if summary.owner_alive else 'gone'})"
 
 
-def _effects(effects: Iterable[EffectEntry]) -> RenderableType:
+def _effects(written: Iterable[EffectEntry]) -> RenderableType:
     lines = [
-        Text(
-            f"{entry.effect_key} {entry.status}"
-            + ("" if entry.receipt is None else f" {receipt(entry.receipt)}")
-        )
-        for entry in effects
+        Text.assemble(_effect(entry), "" if entry.receipt is None else f" {receipt(entry.receipt)}")
+        for entry in written
     ]
     return Group(*lines)
+
+
+def _effect(entry: EffectEntry) -> Text:
+    return Text.assemble(f"{entry.effect_key} ", (entry.status, _effect_style(entry)))
+
+
+def _effect_style(entry: EffectEntry) -> str:
+    if entry.status == "outcome_unknown":
+        return "yellow"
+    return "green" if entry.status == "committed" else ""
+
+
+def _attempts(entry: EffectEntry) -> str:
+    return f"dispatched {entry.attempts}x" if entry.attempts else "not dispatched"
+
+
+def _settling(invocation_id: str, entry: EffectEntry) -> tuple[str, ...]:
+    """Name a write as `loopwright settle` wants it; what has become of it is for a person to say."""
+    return (short(invocation_id), entry.call_id, _FOUND, "--by", _YOU)
+
+
+def _panel(title: str, calls: Iterable[_Shown]) -> Panel:
+    parts: list[RenderableType] = []
+    for tool_name, arguments, remark in calls:
+        given = [(name, Text(value(held))) for name, held in arguments.items()]
+        parts += [
+            Text(tool_name, "bold"),
+            Padding(fields(given), (0, 0, 0, 2)),
+            Text(remark, "dim"),
+        ]
+    return Panel(Group(*parts), title=title, title_align="left", box=box.ROUNDED)
 
 
 def _spent(spent: Spent) -> str:

@@ -19,6 +19,7 @@ from loopwright.protocol import (
     CancelRequested,
     CannotContinue,
     Clarification,
+    EffectReconciled,
     InvocationEnded,
     InvocationStarted,
     JsonObject,
@@ -94,6 +95,13 @@ class Lines:
                 yield line(record.turn, record.tool_name, detail)
             case CallCompleted(result=result):
                 yield self._result(record.turn, result)
+            case EffectReconciled():
+                found = record.found
+                what = found.reason or ("" if found.receipt is None else receipt(found.receipt))
+                text = f"{record.effect_key} is {found.finding.replace('_', ' ')}"
+                text = f"{text}, says {_by(record.by, what)}"
+                style = "" if record.last_word else _WAITING
+                yield line(record.turn, record.tool_name, Text(text), style)
             case TurnCommitted():
                 yield from self._turn(record)
             case ApprovalRequested():
@@ -194,6 +202,8 @@ def _decided(record: ApprovalDecided) -> Iterator[Table]:
     for answer in record.answers:
         what, style = ("approved", _GOOD) if answer.approved else ("denied", _BAD)
         detail = Text(f"{answer.call_id}, by {_by(record.by, record.reason)}")
+        if answer.arguments is not None:
+            detail.append(f", with {arguments(answer.arguments)}")
         yield line(record.turn, what, detail, style)
 
 

@@ -34,6 +34,9 @@ class Policy:
     max_faulty_turns: int = 3
     """Turns in a row with any fault, after which the decision counts as invalid; 0 forgives none
     and runs nothing of a faulty batch."""
+    max_attempts: int = 5
+    """How often one write may be dispatched in all without a person's word: again under the same
+    effect key where the downstream deduplicates, or once it has said that nothing was applied."""
     progress: Progress = DEFAULT_PROGRESS
     cancel_grace: float = 5.0
     """Seconds writes in flight get to report once the invocation is to stop."""
@@ -48,6 +51,9 @@ class Policy:
                     f"Policy.{name} is {getattr(self, name)!r}; give a number that is not negative"
                 )
                 raise ConfigurationError(msg)
+        if self.max_attempts < 1:
+            msg = f"Policy.max_attempts is {self.max_attempts!r}; give at least 1"
+            raise ConfigurationError(msg)
         for name in ("deny", "rules", "ask"):
             object.__setattr__(self, name, tuple(getattr(self, name)))
 

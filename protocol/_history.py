@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import overload
 
+from ._effects import Reconciled
+from ._ids import CallId
 from ._json import JsonValue
 from ._records import Fault, Proposal, TurnCommitted, decode_record
-from ._results import ToolResult
+from ._results import ToolResult, settled
 
 
 class Turn:
@@ -18,10 +20,15 @@ class Turn:
     that translate turns should keep their translation per turn.
     """
 
-    __slots__ = ("answer", "body", "notice", "number")
+    __slots__ = ("answer", "body", "found", "notice", "number")
 
     def __init__(
-        self, number: int, body: bytes, notice: str | None = None, answer: str | None = None
+        self,
+        number: int,
+        body: bytes,
+        notice: str | None = None,
+        answer: str | None = None,
+        found: tuple[tuple[CallId, Reconciled], ...] = (),
     ) -> None:
         self.number = number
         """Counts from 1."""
@@ -31,12 +38,17 @@ class Turn:
         """What the runtime told the model just before this turn."""
         self.answer = answer
         """What a human answered to this turn's question."""
+        self.found = found
+        """What became of writes whose outcome was unknown when the turn was committed."""
 
     def __eq__(self, other: object) -> bool:
         """Compare what was committed and said."""
         if not isinstance(other, Turn):
             return NotImplemented
-        return (self.body, self.notice, self.answer) == (other.body, other.notice, other.answer)
+        return self._said() == other._said()
+
+    def _said(self) -> tuple[object, ...]:
+        return self.body, self.notice, self.answer, self.found
 
     def __hash__(self) -> int:
         """Hash the event."""
@@ -60,8 +72,14 @@ class Turn:
 
     @property
     def results(self) -> tuple[ToolResult, ...]:
-        """One result for each call, in declared order."""
-        return self.record.results
+        """One result for each call, in declared order; unknown outcomes as settled since."""
+        results, found = self.record.results, dict(self.found)
+        if not found:
+            return results
+        return tuple(
+            result if result.call_id not in found else settled(result, found[result.call_id])
+            for result in results
+        )
 
     @property
     def fault(self) -> Fault | None:

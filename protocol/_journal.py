@@ -9,8 +9,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal, NamedTuple, TypeAlias
 
+from ._effects import Delivery, EffectEntry
 from ._errors import JournalCorruptError
-from ._ids import InvocationId
+from ._ids import EffectKey, InvocationId
 from ._reasons import Reason
 from ._records import Record, decode_record
 
@@ -40,6 +41,34 @@ class Head:
     """The question or the proposal digest somebody has to answer."""
 
 
+class Snapshot(NamedTuple):
+    """An invocation's state as of a seq, so that what came before need not be decoded again.
+
+    A cache: the journal alone is enough, and always kept.
+    """
+
+    seq: int
+    body: bytes
+
+
+class Payload(NamedTuple):
+    """Where a large value stands in a line of an append, so that it need be kept only once."""
+
+    line: int
+    """Index of the line."""
+    start: int
+    end: int
+    """Its bytes are `line[start:end]`."""
+
+
+class CancelNote(NamedTuple):
+    """Somebody wants an invocation to stop that another worker is at work on."""
+
+    invocation_id: InvocationId
+    reason: str
+    by: str
+
+
 class Append(NamedTuple):
     """Records of one invocation that are stored together or not at all.
 
@@ -54,6 +83,16 @@ class Append(NamedTuple):
     worker: str
     head: Head | None = None
     """Set where the status changes. Leaving `running` releases the ownership with it."""
+    effects: tuple[EffectEntry, ...] = ()
+    """Lines of the effect ledger that these records change, the last of each effect key."""
+    outbox: tuple[Delivery, ...] = ()
+    """What is to be delivered because of them."""
+    concluded: tuple[EffectKey, ...] = ()
+    """Deliveries of this invocation that are not to be made any more: a person has said why."""
+    snapshot: Snapshot | None = None
+    """The state as of some seq before them, to be kept instead of an earlier one."""
+    payloads: tuple[Payload, ...] = ()
+    """Large values inside the lines, in order, none inside another."""
 
     @property
     def last_seq(self) -> int:
@@ -83,6 +122,8 @@ class Summary:
     """The worker that owns it, if any."""
     owner_alive: bool
     """Whether that worker's heartbeat is fresh."""
+    cancel: CancelNote | None = None
+    """Set where somebody wanted it to stop while it was owned; it may be over by now."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,15 +133,18 @@ class Stored:
     summary: Summary
     first_seq: int
     lines: tuple[bytes, ...]
+    snapshot: Snapshot | None = None
+    """The last one, where the whole journal was read."""
 
-    def entries(self) -> list[Entry]:
-        """Decode the lines.
+    def entries(self, after: int = 0) -> list[Entry]:
+        """Decode the lines behind the seq `after`.
 
         Raises:
             JournalCorruptError: If one cannot be read; names the invocation and the seq.
         """
         found: list[Entry] = []
-        for seq, line in enumerate(self.lines, self.first_seq):
+        skipped = max(0, after - self.first_seq + 1)
+        for seq, line in enumerate(self.lines[skipped:], self.first_seq + skipped):
             try:
                 found.append(Entry(decode_record(line), line))
             except JournalCorruptError as error:

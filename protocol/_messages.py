@@ -7,17 +7,19 @@ reply address; a denial is a reply, not an error.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import NamedTuple, TypeAlias
 
 from ._budget import Budget, Principal, Usage
 from ._decisions import Decision, Proposed
+from ._effects import Effect, Reconciled
 from ._history import History
 from ._ids import AttemptId, CallId, EffectKey, InvocationId, ProposalDigest
-from ._journal import Append
+from ._journal import Append, Lease
 from ._json import JsonObject, JsonValue
 from ._outcome import Outcome
 from ._records import Ask, InvocationStarted, Verdict
-from ._results import Effect, ToolResult
+from ._results import ToolResult
 
 
 # ---------------------------------------------------------------- what people and callers say
@@ -49,6 +51,8 @@ class AnswerApproval(NamedTuple):
     calls: tuple[CallId, ...] | None = None
     """Which calls; `None` means every one not answered yet."""
     reason: str = ""
+    edits: Mapping[CallId, JsonObject] = {}
+    """What approved calls are to run with instead, checked and as they will run."""
 
 
 class Answer(NamedTuple):
@@ -58,8 +62,21 @@ class Answer(NamedTuple):
     by: str
 
 
+class Settle(NamedTuple):
+    """Say what became of a write whose outcome is unknown."""
+
+    call_id: CallId
+    found: Reconciled
+    by: str
+    turn: int | None = None
+    """Which turn's; `None` means the last one in which a call of this id is unsettled."""
+
+
 class Grant(NamedTuple):
-    """Let a failed, resumable invocation go on, with more budget if given."""
+    """Let a failed, resumable invocation go on, with more budget if given.
+
+    One that waits for a reconciliation asks the reconcilers again.
+    """
 
     budget: Budget | None
     by: str
@@ -121,6 +138,10 @@ class PlannedCall(NamedTuple):
     effect_key: EffectKey | None = None
     """Set for writes."""
     refused: ToolResult | None = None
+    outbox: tuple[str, ...] | None = None
+    """For a write that goes into the outbox: what it touches, for the order of deliveries."""
+    edited: bool = False
+    """Whether a human has changed the arguments."""
 
 
 class Plan(NamedTuple):
@@ -148,6 +169,8 @@ class Validate(NamedTuple):
     """Calls a human said no to, each with who and why."""
     digest: ProposalDigest | None = None
     """What the answers were given for; void if the proposal is another one today."""
+    edits: Mapping[CallId, JsonObject] = {}
+    """What approved calls are to run with instead of what was proposed."""
 
 
 class Accepted(NamedTuple):
@@ -232,6 +255,8 @@ class Execute(NamedTuple):
     arguments: JsonObject
     effect_key: EffectKey | None
     principal: Principal
+    lease: Lease
+    """On whose authority: it is dispatched only while this is safely held."""
 
 
 class Interrupt(NamedTuple):
@@ -241,6 +266,8 @@ class Interrupt(NamedTuple):
     turn: int
     attempt_id: AttemptId
     tool_name: str
+    begun: bool = True
+    """Whether also one whose body has begun; otherwise only one that waits for its turn."""
 
 
 class Executed(NamedTuple):
@@ -249,6 +276,40 @@ class Executed(NamedTuple):
     turn: int
     attempt_id: AttemptId
     result: ToolResult
+
+
+class NotDispatched(NamedTuple):
+    """An attempt was refused right before its dispatch: the lease is no longer safely held."""
+
+    turn: int
+    attempt_id: AttemptId
+    error: str
+
+
+class LeaseLost(NamedTuple):
+    """This worker can no longer count on owning the invocation."""
+
+    error: str
+
+
+class Reconcile(NamedTuple):
+    """Ask the owner of the data what became of a write."""
+
+    invocation_id: InvocationId
+    turn: int
+    call_id: CallId
+    attempt_id: AttemptId
+    """The attempt in question."""
+    tool_name: str
+    effect_key: EffectKey
+
+
+class Found(NamedTuple):
+    """What the owner of the data said; `unknown` where it could not be asked."""
+
+    turn: int
+    attempt_id: AttemptId
+    found: Reconciled
 
 
 # ---------------------------------------------------------------- Supervisor and Committer
@@ -285,6 +346,10 @@ class Rested(NamedTuple):
     """The invocation is at rest: suspended or over. It leaves memory."""
 
     outcome: Outcome
+    durable: bool = True
+    """Whether the store says the same; otherwise it is still running there."""
+    unsaved: tuple[ToolResult, ...] = ()
+    """Results of writes that could not be stored: the process that has them must not lose them."""
 
 
 class Late(NamedTuple):
@@ -299,6 +364,7 @@ Input: TypeAlias = (
     | Cancel
     | AnswerApproval
     | Answer
+    | Settle
     | Grant
     | Tick
     | Decided
@@ -307,6 +373,9 @@ Input: TypeAlias = (
     | Assessed
     | Observed
     | Executed
+    | NotDispatched
+    | LeaseLost
+    | Found
     | Committed
     | CommitFailed
     | ServiceFailed
@@ -321,6 +390,7 @@ Output: TypeAlias = (
     | Observe
     | Execute
     | Interrupt
+    | Reconcile
     | Commit
     | Rested
     | Late

@@ -8,10 +8,10 @@ from typing import Protocol, TypeAlias
 
 from ._budget import Principal, Usage
 from ._decisions import Decision
+from ._effects import Effect
 from ._history import History
 from ._ids import InvocationId
 from ._json import JsonObject, JsonValue
-from ._results import Effect
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,29 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal, NamedTuple, TypeAlias
+from typing import NamedTuple
 
 from ._budget import NO_USAGE, Budget, Usage
+from ._effects import EffectEntry
 from ._history import History
-from ._ids import CallId, EffectKey, InvocationId, ProposalDigest
+from ._ids import CallId, InvocationId, ProposalDigest
 from ._json import JsonValue
 from ._reasons import Reason
 from ._records import Ask
-
-EffectStatus: TypeAlias = Literal["dispatched", "committed", "rejected", "outcome_unknown"]
-
-
-@dataclass(frozen=True, slots=True)
-class EffectEntry:
-    """One line of the effect ledger: a write that was dispatched, and what is known of it."""
-
-    effect_key: EffectKey
-    tool_name: str
-    turn: int
-    call_id: CallId
-    status: EffectStatus
-    receipt: JsonValue = None
-    """What the tool returned; the only evidence that the write happened."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,6 +92,14 @@ class Outcome:
     def usage(self) -> Usage:
         """Tokens used."""
         return self.spent.usage
+
+    @property
+    def unresolved_effects(self) -> tuple[EffectEntry, ...]:
+        """Dispatched writes of which it is not known whether they took effect.
+
+        What was put into the outbox is the relay's: the store's ledger says what became of it.
+        """
+        return tuple(e for e in self.effects if e.status in ("dispatched", "outcome_unknown"))
 
     @property
     def completed(self) -> bool:

@@ -56,6 +56,12 @@ class Reason(Enum):
         True,
         "Put the question to the user and hand the answer in.",
     )
+    RECONCILIATION_REQUIRED = (
+        "reconciliation_required",
+        Ending.SUSPENDED,
+        True,
+        "Find out whether the unresolved effects took place, then settle each of their calls.",
+    )
     CANCELLED = (
         "cancelled",
         Ending.CANCELLED,

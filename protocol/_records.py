@@ -9,7 +9,7 @@ committed turn is self-contained: the write-ahead records of a turn (`TurnPropos
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated, Literal, TypeAlias
+from typing import Annotated, Final, Literal, TypeAlias
 
 import orjson
 from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
@@ -17,6 +17,7 @@ from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 from ._budget import Budget, Principal, Usage
 from ._canonical import dumps
 from ._decisions import Proposed
+from ._effects import Effect, EffectEntry, EffectStatus, Finding, Reconciled
 from ._errors import JournalCorruptError
 from ._ids import CallId, EffectKey, InvocationId, ProposalDigest
 from ._json import JsonObject, JsonValue
@@ -77,6 +78,8 @@ class CallAnswer:
 
     call_id: CallId
     approved: bool
+    arguments: JsonObject | None = None
+    """What it is to run with instead of what was proposed, after defaults and coercion."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,19 +136,46 @@ class CallDispatched:
     """What the tool gets, after defaults and coercion."""
     effect_key: EffectKey
     at: float
+    effect: Effect = Effect.MANUAL
+    """Its tool's class when it was dispatched."""
     kind: Literal["call_dispatched"] = "call_dispatched"
     v: Literal[1] = 1
 
 
 @dataclass(frozen=True, slots=True)
 class CallCompleted:
-    """One call of an open turn has its result."""
+    """One call of an open turn has its result; `outcome_unknown` is one until it is settled."""
 
     turn: int
     result: ToolResult
     at: float
     kind: Literal["call_completed"] = "call_completed"
     v: Literal[1] = 1
+
+
+RECONCILER: Final = "reconciler"
+"""Who said what became of a write, where its tool's reconciler did."""
+
+
+@dataclass(frozen=True, slots=True)
+class EffectReconciled:
+    """Somebody has said what became of a write, in an open turn or long after."""
+
+    turn: int
+    call_id: CallId
+    tool_name: str
+    effect_key: EffectKey
+    found: Reconciled
+    by: str
+    """A person, or ``reconciler`` or ``late result`` for what the runtime learned itself."""
+    at: float
+    kind: Literal["effect_reconciled"] = "effect_reconciled"
+    v: Literal[1] = 1
+
+    @property
+    def last_word(self) -> bool:
+        """Whether it settles the matter: a reconciler that cannot tell leaves it to a person."""
+        return self.found.finding != "unknown" or self.by != RECONCILER
 
 
 @dataclass(frozen=True, slots=True)
@@ -246,6 +276,7 @@ Record: TypeAlias = (
     | TurnProposed
     | CallDispatched
     | CallCompleted
+    | EffectReconciled
     | TurnCommitted
     | ApprovalRequested
     | ApprovalDecided
@@ -254,6 +285,64 @@ Record: TypeAlias = (
     | CancelRequested
     | InvocationEnded
 )
+
+_AFTER_FINDING: dict[Finding, EffectStatus] = {
+    "applied": "committed",
+    "rejected": "rejected",
+    "not_applied": "not_applied",
+    "unknown": "outcome_unknown",
+}
+
+
+def effects_of(record: Record) -> tuple[EffectEntry, ...]:
+    """Say which lines of the effect ledger a record changes; see `EffectEntry.over`."""
+    match record:
+        case TurnCommitted(turn=turn, results=results):
+            return tuple([_effect(turn, r) for r in results if r.effect_key is not None])
+        case CallCompleted(turn=turn, result=result) if result.effect_key is not None:
+            return (_effect(turn, result),)
+        case CallDispatched():
+            return (
+                EffectEntry(
+                    record.effect_key,
+                    record.tool_name,
+                    record.turn,
+                    record.call_id,
+                    "dispatched",
+                    None,
+                    record.attempt,
+                    record.arguments,
+                ),
+            )
+        case EffectReconciled(found=found):
+            return (
+                EffectEntry(
+                    record.effect_key,
+                    record.tool_name,
+                    record.turn,
+                    record.call_id,
+                    _AFTER_FINDING[found.finding],
+                    found.receipt,
+                ),
+            )
+        case _:
+            return ()
+
+
+def _effect(turn: int, result: ToolResult) -> EffectEntry:
+    assert result.effect_key is not None
+    return EffectEntry(
+        result.effect_key,
+        result.tool_name,
+        turn,
+        result.call_id,
+        result.effect_status,
+        # What is queued has happened to nobody yet.
+        result.output if result.effect_status == "committed" else None,
+        result.attempts,
+        result.arguments,
+    )
+
 
 _STRICT = ConfigDict(extra="forbid", defer_build=True)
 _records: TypeAdapter[Record] = TypeAdapter(

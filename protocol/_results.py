@@ -2,30 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from ._effects import EffectStatus, Reconciled
 from ._ids import CallId, EffectKey
-from ._json import JsonValue
+from ._json import JsonObject, JsonValue
 from ._words import Word
-
-
-class Effect(Word):
-    """What running a tool does to the world: drives parallelism, retry, recovery and cancel.
-
-    See 30-durability, "One effect class per tool".
-    """
-
-    READ = "read"
-    """Changes nothing: runs in parallel, may run again, may be interrupted."""
-    IDEMPOTENT = "idempotent"
-    """The downstream deduplicates by effect key: may be dispatched again with the same key."""
-    MANUAL = "manual"
-    """Nothing can be asked about it: never dispatched a second time by the runtime."""
-
-    @property
-    def is_write(self) -> bool:
-        """Whether running it may change something outside."""
-        return self is not Effect.READ
 
 
 class ResultStatus(Word):
@@ -87,8 +69,43 @@ class ToolResult:
     """How often the tool's body was dispatched."""
     effect_key: EffectKey | None = None
     """The business mutation this call stood for; only a dispatched write has one."""
+    effect: EffectStatus | None = None
+    """What is known of that mutation, where the status alone does not say."""
+    arguments: JsonObject | None = None
+    """What it ran with, where a human has edited what was proposed; what is queued, for the outbox."""
+
+    @property
+    def effect_status(self) -> EffectStatus:
+        """What the effect ledger says of its mutation; only for one with an effect key."""
+        return self.effect or _LEDGER.get(self.status, "outcome_unknown")
 
     @property
     def ok(self) -> bool:
         """Whether it ran and returned."""
         return self.status is ResultStatus.OK
+
+
+_LEDGER: dict[ResultStatus, EffectStatus] = {
+    ResultStatus.OK: "committed",
+    ResultStatus.ERROR: "rejected",
+    # Its dispatch was announced, and never made.
+    ResultStatus.NOT_STARTED: "not_applied",
+}
+
+
+def settled(result: ToolResult, found: Reconciled) -> ToolResult:
+    """Make of an unknown outcome the result it turned out to be."""
+    match found.finding:
+        case "applied":
+            return replace(
+                result, status=ResultStatus.OK, output=found.receipt, error=None, effect=None
+            )
+        case "rejected":
+            error = ToolError(ErrorCategory.PERMANENT, "Rejected", found.reason or "it was refused")
+            return replace(result, status=ResultStatus.ERROR, error=error, effect=None)
+        case "not_applied":
+            text = "it was dispatched and has taken no effect"
+            error = ToolError(ErrorCategory.TRANSIENT, "NotApplied", text, retryable=True)
+            return replace(result, status=ResultStatus.ERROR, error=error, effect="not_applied")
+        case "unknown":
+            return result

@@ -9,17 +9,20 @@ sentence "refund done" is only ever the text of a decision, never a fact about t
 from __future__ import annotations
 
 import hashlib
+from array import array
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import assert_never
 
 from ._budget import NO_USAGE, Budget, Usage
 from ._decisions import RequestApproval, ToolCalls
+from ._effects import EffectEntry
 from ._errors import JournalCorruptError
 from ._history import History, Turn
 from ._ids import CallId, EffectKey, ProposalDigest
 from ._journal import Entry, Status
-from ._json import JsonValue
-from ._outcome import ApprovalProposal, EffectEntry, EffectStatus, OpenCall, Partial, Spent
+from ._json import JsonObject, JsonValue
+from ._outcome import ApprovalProposal, OpenCall, Partial, Spent
 from ._reasons import Ending, Reason
 from ._records import (
     ApprovalDecided,
@@ -27,14 +30,17 @@ from ._records import (
     CallCompleted,
     CallDispatched,
     CancelRequested,
+    EffectReconciled,
     InvocationEnded,
     InvocationStarted,
     NoticeInjected,
     Proposal,
+    Record,
     Resumed,
     Suspended,
     TurnCommitted,
     TurnProposed,
+    effects_of,
 )
 from ._results import ResultStatus, ToolResult
 
@@ -48,6 +54,9 @@ class OpenTurn:
     dispatched: dict[CallId, CallDispatched] = field(default_factory=dict[CallId, CallDispatched])
     """The last dispatch of each write."""
     results: dict[CallId, ToolResult] = field(default_factory=dict[CallId, ToolResult])
+    """Of the last attempt, where there was one; `outcome_unknown` is no last word."""
+    found: dict[CallId, EffectReconciled] = field(default_factory=dict[CallId, EffectReconciled])
+    """What was said of the last dispatch of a write."""
     request: ApprovalRequested | None = None
     answers: dict[CallId, ApprovalDecided] = field(default_factory=dict[CallId, ApprovalDecided])
 
@@ -55,6 +64,27 @@ class OpenTurn:
         """Calls a human was asked about and has not answered."""
         asks = self.request.asks if self.request is not None else ()
         return tuple(ask.call_id for ask in asks if ask.call_id not in self.answers)
+
+    def unsettled(self) -> tuple[CallId, ...]:
+        """Dispatched writes of which nobody has said what became of them."""
+        return tuple(
+            call_id
+            for call_id in self.dispatched
+            if (call_id not in self.found or not self.found[call_id].last_word)
+            and (
+                call_id not in self.results
+                or self.results[call_id].status is ResultStatus.OUTCOME_UNKNOWN
+            )
+        )
+
+    def edits(self) -> dict[CallId, JsonObject]:
+        """What calls are to run with instead of what was proposed, as humans have said."""
+        return {
+            answer.call_id: answer.arguments
+            for call_id, decided in self.answers.items()
+            for answer in decided.answers
+            if answer.call_id == call_id and answer.arguments is not None
+        }
 
     def verdicts(self) -> tuple[tuple[CallId, ...], tuple[tuple[CallId, str], ...]]:
         """Calls a human said yes to, and those with a no, each with who and why."""
@@ -122,7 +152,16 @@ class InvocationState:
         JournalCorruptError: By `apply`, for a record that cannot follow the ones before it.
     """
 
-    __slots__ = ("_context", "_digested", "_notice", "business", "context_chars", "protocol")
+    __slots__ = (
+        "_context",
+        "_digested",
+        "_notice",
+        "business",
+        "context_chars",
+        "found_seqs",
+        "protocol",
+        "turn_seqs",
+    )
 
     def __init__(self, started: InvocationStarted) -> None:
         self.protocol = ProtocolState(started, started.budget)
@@ -133,15 +172,29 @@ class InvocationState:
         self._digested = 0
         """Turns that are in the digest already: it is brought up to date when it is asked for."""
         self._notice: str | None = None
+        self.turn_seqs = array("q")
+        """The seq of each committed turn."""
+        self.found_seqs = array("q")
+        """The seqs of what was said of writes of turns that were history by then."""
 
     @property
     def context_digest(self) -> str:
         """Digest of the goal and every committed turn: what a model can have been shown."""
+        self._digest_turns()
+        return self._context.hexdigest()
+
+    def digest_anew(self, lines: Iterable[bytes]) -> str:
+        """Take these lines, all turns and findings in their order, for the digest; return it."""
+        for line in lines:
+            self._context.update(line)
+        self._digested = len(self.business.turns)
+        return self._context.hexdigest()
+
+    def _digest_turns(self) -> None:
         turns = self.business.turns
         for turn in turns[self._digested :]:
             self._context.update(turn.body)
         self._digested = len(turns)
-        return self._context.hexdigest()
 
     @property
     def spent(self) -> Spent:
@@ -187,12 +240,15 @@ class InvocationState:
             case CallDispatched():
                 turn = self._open(record.turn)
                 turn.dispatched[record.call_id] = record
-                self.business.effects[record.effect_key] = EffectEntry(
-                    record.effect_key, record.tool_name, record.turn, record.call_id, "dispatched"
-                )
+                # A new attempt: what was known of the one before is no word on this one.
+                turn.found.pop(record.call_id, None)
+                turn.results.pop(record.call_id, None)
+                self._effects(record)
             case CallCompleted():
                 self._open(record.turn).results[record.result.call_id] = record.result
-                self._effect(record.turn, record.result)
+                self._effects(record)
+            case EffectReconciled():
+                self._reconciled(record, entry.line)
             case ApprovalRequested():
                 turn = self._open(record.turn)
                 turn.request = record
@@ -231,6 +287,7 @@ class InvocationState:
             msg = f"{p.started.invocation_id}: turn {record.turn} is stored after turn {p.turn}"
             raise JournalCorruptError(msg)
         business.turns.append(Turn(record.turn, line, self._notice))
+        self.turn_seqs.append(p.seq)
         self._notice = None
         self.context_chars += len(line)
         p.turn, p.open = record.turn, None
@@ -241,8 +298,7 @@ class InvocationState:
         p.faulty_turns = p.faulty_turns + 1 if record.fault is not None else 0
         if isinstance(decision, ToolCalls) and decision.commentary:
             business.commentary = decision.commentary
-        for result in record.results:
-            self._effect(record.turn, result)
+        self._effects(record)
 
     def _resumed(self, record: Resumed) -> None:
         p = self.protocol
@@ -255,23 +311,30 @@ class InvocationState:
         p.status, p.reason, p.question, p.cause = "running", None, "", None
         p.faulty_decisions = p.faulty_turns = 0
 
-    def _effect(self, turn: int, result: ToolResult) -> None:
-        if result.effect_key is None:
+    def _reconciled(self, record: EffectReconciled, line: bytes) -> None:
+        """Take in what became of a write: of the open turn, or of one that is history by now."""
+        self._effects(record)
+        turn = self.protocol.open
+        if turn is not None and turn.number == record.turn:
+            turn.found[record.call_id] = record
             return
-        if result.status is ResultStatus.NOT_STARTED:
-            self.business.effects.pop(result.effect_key, None)
-            return
-        status: EffectStatus
-        match result.status:
-            case ResultStatus.OK:
-                status = "committed"
-            case ResultStatus.ERROR:
-                status = "rejected"
-            case _:
-                status = "outcome_unknown"
-        self.business.effects[result.effect_key] = EffectEntry(
-            result.effect_key, result.tool_name, turn, result.call_id, status, result.output
-        )
+        turns = self.business.turns
+        if not 0 < record.turn <= len(turns):
+            msg = (
+                f"{self.protocol.started.invocation_id}: a finding of turn {record.turn}, not there"
+            )
+            raise JournalCorruptError(msg)
+        past = turns[record.turn - 1]
+        past.found = (*past.found, (record.call_id, record.found))
+        # The model is shown it from now on, in the place of what the turn said.
+        self.found_seqs.append(self.protocol.seq)
+        self._digest_turns()
+        self._context.update(line)
+
+    def _effects(self, record: Record) -> None:
+        effects = self.business.effects
+        for effect in effects_of(record):
+            effects[effect.effect_key] = effect.over(effects.get(effect.effect_key))
 
     def _open(self, number: int) -> OpenTurn:
         turn = self.protocol.open

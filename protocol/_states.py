@@ -27,11 +27,15 @@ from ._messages import (
     Decided,
     DecideFailed,
     Executed,
+    Found,
     Grant,
     Input,
+    LeaseLost,
+    NotDispatched,
     Observed,
     Recover,
     ServiceFailed,
+    Settle,
     Start,
     Tick,
     Validated,
@@ -48,6 +52,7 @@ class RunState(Word):
     DECIDE_ACTION = "DECIDE_ACTION"
     WAIT_APPROVAL = "WAIT_APPROVAL"
     EXECUTE_TOOL = "EXECUTE_TOOL"
+    RECONCILE = "RECONCILE"
     OBSERVE = "OBSERVE"
     COMPACT_OR_SAVE = "COMPACT_OR_SAVE"
     CANCELLING = "CANCELLING"
@@ -72,19 +77,28 @@ class CallState(Word):
     PREPARED = "prepared"
     """A write whose `CallDispatched` is on its way to the store."""
     DISPATCHED = "dispatched"
+    UNKNOWN = "unknown"
+    """A write that was dispatched, and nobody here knows what became of it."""
     SETTLED = "settled"
     """It has its one result."""
 
 
 CALL_TABLE: Mapping[CallState, frozenset[CallState]] = MappingProxyType(
     {
-        CallState.PLANNED: frozenset({CallState.PREPARED, CallState.DISPATCHED, CallState.SETTLED}),
-        CallState.PREPARED: frozenset({CallState.DISPATCHED, CallState.SETTLED}),
-        CallState.DISPATCHED: frozenset({CallState.SETTLED}),
+        CallState.PLANNED: frozenset(
+            {CallState.PREPARED, CallState.DISPATCHED, CallState.UNKNOWN, CallState.SETTLED}
+        ),
+        CallState.PREPARED: frozenset({CallState.DISPATCHED, CallState.UNKNOWN, CallState.SETTLED}),
+        CallState.DISPATCHED: frozenset({CallState.UNKNOWN, CallState.SETTLED}),
+        CallState.UNKNOWN: frozenset({CallState.PLANNED, CallState.SETTLED}),
         CallState.SETTLED: frozenset(),
     }
 )
-"""Which call states may follow which; a refused call is settled without being dispatched."""
+"""Which call states may follow which.
+
+A refused call is settled without being dispatched; an unknown one is planned again only where it
+may be dispatched again.
+"""
 
 
 class Entered:
@@ -103,10 +117,15 @@ def _to(*states: RunState) -> frozenset[RunState]:
 def _live(
     stay: RunState, triggers: Mapping[Trigger, frozenset[RunState]]
 ) -> Mapping[Trigger, frozenset[RunState]]:
-    """Add what every live state takes: a cancel, a crash elsewhere, and the passing of time."""
+    """Add what every live state takes: a cancel, a lost lease, a crash elsewhere, and time."""
     stop = _to(_S.CANCELLING)
-    always = {Cancel: stop, ServiceFailed: stop, Tick: stop | {stay}}
+    always = {Cancel: stop, LeaseLost: stop, ServiceFailed: stop, Tick: stop | {stay}}
     return MappingProxyType({**always, **triggers})
+
+
+def _corrected(stay: RunState, failed: RunState) -> Mapping[Trigger, frozenset[RunState]]:
+    """Add that the ledger may be corrected meanwhile: a word on a write of long ago is committed."""
+    return {Settle: _to(stay), Committed: _to(stay), CommitFailed: _to(failed)}
 
 
 TABLE: Mapping[RunState, Mapping[Trigger, frozenset[RunState]]] = MappingProxyType(
@@ -124,6 +143,7 @@ TABLE: Mapping[RunState, Mapping[Trigger, frozenset[RunState]]] = MappingProxyTy
         _S.MODEL_THINKING: _live(
             _S.MODEL_THINKING,
             {
+                **_corrected(_S.MODEL_THINKING, _S.CANCELLING),
                 Decided: _to(_S.DECIDE_ACTION),
                 DecideFailed: _to(_S.COMPACT_OR_SAVE),
             },
@@ -131,9 +151,14 @@ TABLE: Mapping[RunState, Mapping[Trigger, frozenset[RunState]]] = MappingProxyTy
         _S.DECIDE_ACTION: _live(
             _S.DECIDE_ACTION,
             {
+                **_corrected(_S.DECIDE_ACTION, _S.CANCELLING),
                 Entered: _to(_S.COMPACT_OR_SAVE),
                 Validated: _to(
-                    _S.DECIDE_ACTION, _S.EXECUTE_TOOL, _S.WAIT_APPROVAL, _S.COMPACT_OR_SAVE
+                    _S.DECIDE_ACTION,
+                    _S.EXECUTE_TOOL,
+                    _S.WAIT_APPROVAL,
+                    _S.COMPACT_OR_SAVE,
+                    _S.CANCELLING,
                 ),
                 Assessed: _to(_S.EXECUTE_TOOL, _S.WAIT_APPROVAL, _S.COMPACT_OR_SAVE),
             },
@@ -144,15 +169,27 @@ TABLE: Mapping[RunState, Mapping[Trigger, frozenset[RunState]]] = MappingProxyTy
                 Committed: _to(_S.WAIT_APPROVAL, _S.DECIDE_ACTION, _S.SUSPENDED),
                 CommitFailed: _to(_S.CANCELLING),
                 AnswerApproval: _to(_S.WAIT_APPROVAL),
+                Settle: _to(_S.WAIT_APPROVAL),
             },
         ),
         _S.EXECUTE_TOOL: _live(
             _S.EXECUTE_TOOL,
             {
-                Entered: _to(_S.OBSERVE),
+                Entered: _to(_S.OBSERVE, _S.RECONCILE),
                 Committed: _to(_S.EXECUTE_TOOL),
                 CommitFailed: _to(_S.CANCELLING),
-                Executed: _to(_S.EXECUTE_TOOL, _S.OBSERVE),
+                Executed: _to(_S.EXECUTE_TOOL, _S.OBSERVE, _S.RECONCILE),
+                NotDispatched: _to(_S.CANCELLING),
+                Settle: _to(_S.EXECUTE_TOOL),
+            },
+        ),
+        _S.RECONCILE: _live(
+            _S.RECONCILE,
+            {
+                Found: _to(_S.RECONCILE, _S.EXECUTE_TOOL),
+                Settle: _to(_S.RECONCILE, _S.EXECUTE_TOOL),
+                Committed: _to(_S.RECONCILE, _S.DECIDE_ACTION, _S.SUSPENDED),
+                CommitFailed: _to(_S.CANCELLING),
             },
         ),
         _S.OBSERVE: MappingProxyType({Entered: _to(_S.COMPACT_OR_SAVE)}),
@@ -173,16 +210,27 @@ TABLE: Mapping[RunState, Mapping[Trigger, frozenset[RunState]]] = MappingProxyTy
                 Cancel: _to(_S.CANCELLING, _S.COMPACT_OR_SAVE),
                 ServiceFailed: _to(_S.CANCELLING, _S.COMPACT_OR_SAVE),
                 Observed: _to(_S.PREPARE_CONTEXT, _S.COMPACT_OR_SAVE),
+                Settle: _to(_S.COMPACT_OR_SAVE),
             },
         ),
         _S.CANCELLING: MappingProxyType(
             {
                 Entered: _to(_S.FAILED),
                 ServiceFailed: _to(_S.CANCELLING),
-                Decided: _to(_S.CANCELLING, _S.CANCELLED),
-                DecideFailed: _to(_S.CANCELLING, _S.CANCELLED),
+                Settle: _to(_S.CANCELLING),
                 **dict.fromkeys(
-                    (Cancel, Tick, Executed, Committed, CommitFailed),
+                    (
+                        Cancel,
+                        Tick,
+                        Decided,
+                        DecideFailed,
+                        Executed,
+                        NotDispatched,
+                        LeaseLost,
+                        Found,
+                        Committed,
+                        CommitFailed,
+                    ),
                     _to(_S.CANCELLING, _S.FAILED, _S.CANCELLED),
                 ),
             }
@@ -192,10 +240,18 @@ TABLE: Mapping[RunState, Mapping[Trigger, frozenset[RunState]]] = MappingProxyTy
                 AnswerApproval: _to(_S.WAIT_APPROVAL),
                 Answer: _to(_S.COMPACT_OR_SAVE),
                 Cancel: _to(_S.CANCELLING),
+                Grant: _to(_S.COMPACT_OR_SAVE),
+                **_corrected(_S.SUSPENDED, _S.SUSPENDED),
+                Settle: _to(_S.RECONCILE, _S.SUSPENDED),
             }
         ),
-        _S.FINISHED: MappingProxyType({}),
-        _S.FAILED: MappingProxyType({Grant: _to(_S.COMPACT_OR_SAVE)}),
-        _S.CANCELLED: MappingProxyType({}),
+        _S.FINISHED: MappingProxyType(_corrected(_S.FINISHED, _S.FINISHED)),
+        _S.FAILED: MappingProxyType(
+            {
+                Grant: _to(_S.COMPACT_OR_SAVE),
+                **_corrected(_S.FAILED, _S.FAILED),
+            }
+        ),
+        _S.CANCELLED: MappingProxyType(_corrected(_S.CANCELLED, _S.CANCELLED)),
     }
 )

@@ -91,4 +91,8 @@ def _result(result: ToolResult) -> dict[str, object]:
         wire["error"] = result.error
     if result.effect_key is not None:
         wire["effect_key"] = result.effect_key
+        if result.effect is not None:
+            wire["effect"] = result.effect
+    if result.arguments is not None:
+        wire["arguments"] = result.arguments
     return wire

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ._listing import all_effects as all_effects
 from ._listing import all_invocations as all_invocations
 from ._memory import MemoryStore as MemoryStore
 from ._protocol import AppendResult as AppendResult

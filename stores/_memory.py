@@ -9,15 +9,24 @@ from typing import final
 
 from loopwright.protocol import (
     Append,
+    CancelNote,
+    Claimed,
+    EffectFact,
+    EffectKey,
+    EffectStatus,
     Head,
     InvocationId,
+    JsonValue,
     Lease,
+    Snapshot,
     Status,
     Stored,
     StoreError,
     Summary,
 )
 
+from ._memory_effects import EffectLedger
+from ._memory_outbox import Outbox
 from ._protocol import AppendResult
 from ._refusals import key_taken, lease_held, misplaced, not_found, unfit
 
@@ -30,6 +39,8 @@ class _Invocation:
     owner: str | None
     fence: int = 1
     lines: list[bytes] = field(default_factory=list[bytes])
+    snapshot: Snapshot | None = None
+    cancel: CancelNote | None = None
 
 
 @final
@@ -39,15 +50,17 @@ class MemoryStore:
     No method ever suspends.
 
     Args:
-        wall: The clock that heartbeats are measured by, seconds since the epoch.
+        clock: What heartbeats and due times are measured by, in seconds.
     """
 
-    def __init__(self, *, wall: Callable[[], float] = time.time) -> None:
-        self._wall = wall
+    def __init__(self, *, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
         self._open = False
         self._invocations: dict[InvocationId, _Invocation] = {}
         self._keys: dict[tuple[str, str], InvocationId] = {}
         self._expires: dict[str, float] = {}
+        self._effects = EffectLedger()
+        self._outbox = Outbox(self._effects)
 
     async def open(self) -> None:
         """Make the store ready.
@@ -89,7 +102,17 @@ class MemoryStore:
             StoreError: If the store is not open.
         """
         found = self._get(invocation_id)
-        return Stored(self._summary(found), after + 1, tuple(found.lines[after:]))
+        snapshot = None if after else found.snapshot
+        return Stored(self._summary(found), after + 1, tuple(found.lines[after:]), snapshot)
+
+    async def summary(self, invocation_id: InvocationId) -> Summary:
+        """Read what is listed of one invocation.
+
+        Raises:
+            InvocationNotFoundError: If there is no such invocation.
+            StoreError: If the store is not open.
+        """
+        return self._summary(self._get(invocation_id))
 
     async def find(self, agent: str, key: str) -> InvocationId | None:
         """Find the invocation that was started for this agent under this key.
@@ -165,9 +188,139 @@ class MemoryStore:
         """
         self._check_open()
         if ttl > 0:
-            self._expires[worker] = self._wall() + ttl
+            self._expires[worker] = self._clock() + ttl
         else:
             self._expires.pop(worker, None)
+
+    def now(self) -> float:
+        """Tell the time by which this process can judge how old its own heartbeat is, seconds."""
+        return self._clock()
+
+    async def orphans(
+        self, agents: Sequence[str], *, limit: int = 100, after: InvocationId | None = None
+    ) -> Sequence[Summary]:
+        """List what somebody has to take up, oldest first; `after` continues a listing.
+
+        Raises:
+            InvocationNotFoundError: If there is no invocation `after`.
+            StoreError: If the store is not open.
+        """
+        self._check_open()
+        listed: list[Summary] = []
+        started = after is None
+        if after is not None:
+            self._get(after)
+
+        for one in self._invocations.values():
+            if len(listed) == limit:
+                break
+            if started and one.head.agent in agents and self._waits_for_somebody(one):
+                listed.append(self._summary(one))
+            started = started or one.id == after
+
+        return listed
+
+    async def request_cancel(self, note: CancelNote) -> None:
+        """Keep that somebody wants an invocation to stop.
+
+        Raises:
+            InvocationNotFoundError: If there is no such invocation.
+            StoreError: If the store is not open.
+        """
+        found = self._get(note.invocation_id)
+        if found.head.status != "ended" and found.cancel is None:
+            found.cancel = note
+
+    async def cancel_requests(self, worker: str) -> Sequence[CancelNote]:
+        """List the notes of all running invocations that this worker owns.
+
+        Raises:
+            StoreError: If the store is not open.
+        """
+        self._check_open()
+        return [
+            one.cancel
+            for one in self._invocations.values()
+            if one.cancel is not None and one.owner == worker and one.head.status == "running"
+        ]
+
+    async def effects(
+        self,
+        *,
+        invocation_id: InvocationId | None = None,
+        effect_key: EffectKey | None = None,
+        tool_name: str | None = None,
+        statuses: Sequence[EffectStatus] | None = None,
+        limit: int = 100,
+        before: int | None = None,
+    ) -> Sequence[tuple[int, EffectFact]]:
+        """Query the effect ledger over all invocations, last announced first.
+
+        Raises:
+            StoreError: If the store is not open.
+        """
+        self._check_open()
+        return self._effects.find(
+            invocation_id=invocation_id,
+            effect_key=effect_key,
+            tool_name=tool_name,
+            statuses=statuses,
+            limit=limit,
+            before=before,
+        )
+
+    async def claim(
+        self, worker: str, agents: Sequence[str], *, limit: int = 16
+    ) -> Sequence[Claimed]:
+        """Claim deliveries for this worker.
+
+        Raises:
+            StoreError: If the store is not open.
+        """
+        self._check_open()
+        return self._outbox.claim(worker, agents, limit, now=self._clock(), alive=self._alive)
+
+    async def conclude(
+        self,
+        number: int,
+        worker: str,
+        status: EffectStatus,
+        *,
+        receipt: JsonValue = None,
+        retry_in: float | None = None,
+    ) -> bool:
+        """Say how an attempt of a delivery went; false if this worker has no such claim.
+
+        Raises:
+            StoreError: If the store is not open.
+        """
+        self._check_open()
+        due = self._clock() + (retry_in or 0.0)
+        return self._outbox.conclude(number, worker, status, receipt, due)
+
+    async def prune(self, *, ended_before: float, limit: int = 1_000) -> int:
+        """Delete invocations that ended before a wall-clock time; return how many.
+
+        Raises:
+            StoreError: If the store is not open.
+        """
+        self._check_open()
+        kept = self._effects.unsettled() | self._outbox.unconcluded()
+        gone: list[_Invocation] = []
+        for one in self._invocations.values():
+            if len(gone) == limit:
+                break
+            if one.head.status == "ended" and one.head.at < ended_before and one.id not in kept:
+                gone.append(one)
+
+        for one in gone:
+            del self._invocations[one.id]
+            if one.head.key is not None:
+                del self._keys[one.head.agent, one.head.key]
+        ids = {one.id for one in gone}
+        self._effects.forget(ids)
+        self._outbox.forget(ids)
+        return len(gone)
 
     def _append(self, append: Append) -> AppendResult:
         refusal = unfit(append)
@@ -185,7 +338,7 @@ class MemoryStore:
                 return None
             return misplaced(append, fence=found.fence, seq=seq)
 
-        found.lines.extend(append.lines)
+        self._keep(found, append)
         head = append.head
         if head is not None:
             first = found.head
@@ -215,9 +368,20 @@ class MemoryStore:
 
         owner = append.worker if head.status == "running" else None
         created = _Invocation(append.invocation_id, head, head.at, owner)
-        created.lines.extend(append.lines)
         self._invocations[append.invocation_id] = created
+        self._keep(created, append)
         return None
+
+    def _keep(self, one: _Invocation, append: Append) -> None:
+        one.lines.extend(append.lines)
+        for entry in append.effects:
+            self._effects.put(one.id, one.head.agent, entry)
+        for delivery in append.outbox:
+            self._outbox.put(one.id, delivery)
+        self._outbox.drop(one.id, append.concluded)
+        snapshot = append.snapshot
+        if snapshot is not None and (one.snapshot is None or snapshot.seq > one.snapshot.seq):
+            one.snapshot = snapshot
 
     def _check_open(self) -> None:
         if not self._open:
@@ -231,8 +395,14 @@ class MemoryStore:
 
         return found
 
+    def _waits_for_somebody(self, one: _Invocation) -> bool:
+        if one.head.status == "running":
+            return one.owner is None or not self._alive(one.owner)
+        return one.head.status == "suspended" and one.cancel is not None
+
     def _alive(self, worker: str) -> bool:
-        return self._expires.get(worker, 0.0) > self._wall()
+        expires = self._expires.get(worker)
+        return expires is not None and expires > self._clock()
 
     def _summary(self, one: _Invocation) -> Summary:
         return Summary(
@@ -242,4 +412,5 @@ class MemoryStore:
             created_at=one.created_at,
             owner=one.owner,
             owner_alive=one.owner is not None and self._alive(one.owner),
+            cancel=one.cancel,
         )

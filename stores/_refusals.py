@@ -35,7 +35,48 @@ def unfit(append: Append) -> StoreError | None:
     elif append.first_seq == 1:
         return StoreError(f"{_name(append)} creates an invocation without a head; add one.")
 
+    if append.effects or append.outbox or append.payloads or append.snapshot is not None:
+        return _unfit_rest(append)
+
     return None
+
+
+def _unfit_rest(append: Append) -> StoreError | None:
+    """Say why what goes with the lines could not be kept."""
+    names = [f"{one.effect_key}{one.tool_name}{one.call_id}" for one in append.effects]
+    for delivery in append.outbox:
+        names += (delivery.effect_key, delivery.agent, *delivery.resources)
+    try:
+        "".join(names).encode()
+    except UnicodeEncodeError:
+        return StoreError(f"{_name(append)} has a lone surrogate in an effect; replace it.")
+
+    snapshot = append.snapshot
+    if snapshot is not None and not 0 < snapshot.seq < append.first_seq:
+        return StoreError(
+            f"{_name(append)} has a snapshot of seq {snapshot.seq}; "
+            "send one of a seq that is stored before it."
+        )
+    if not _payloads_fit(append):
+        return StoreError(
+            f"{_name(append)} has payloads that are not in its lines, in order and apart; "
+            "find them with payloads_of."
+        )
+    return None
+
+
+def _payloads_fit(append: Append) -> bool:
+    """Whether each payload is within a line, and behind the one before it."""
+    last_line = last_end = 0
+    for index, start, end in append.payloads:
+        if index > last_line:
+            last_line, last_end = index, 0
+        if index < last_line or index >= len(append.lines):
+            return False
+        if not last_end <= start < end <= len(append.lines[index]):
+            return False
+        last_end = end
+    return True
 
 
 def misplaced(append: Append, *, fence: int, seq: int) -> StoreError:

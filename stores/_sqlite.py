@@ -2,37 +2,39 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import sqlite3
 import time
 from collections.abc import Callable, Sequence
-from contextlib import suppress
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TypeVar, final
 
-from loopwright.protocol import Append, InvocationId, Lease, Status, Stored, StoreError, Summary
+from loopwright.protocol import (
+    Append,
+    CancelNote,
+    Claimed,
+    EffectFact,
+    EffectKey,
+    EffectStatus,
+    InvocationId,
+    JsonValue,
+    Lease,
+    Status,
+    Stored,
+    StoreError,
+    Summary,
+)
 
+from . import _sqlite_outbox as outbox
+from . import _sqlite_owners as owners
 from . import _sqlite_reads as reads
+from ._machine_clock import MachineClock
 from ._protocol import AppendResult
-from ._sqlite_group import GroupCommit
-from ._sqlite_schema import open_reader, open_writer, translated
-from ._sqlite_thread import ConnectionThread
-from ._sqlite_writes import Ledger
+from ._sqlite_effects import find_effects
+from ._sqlite_opened import OpenFile
 
 T = TypeVar("T")
-
-
-@dataclass(frozen=True, slots=True)
-class _Opened:
-    """What exists while the store is open."""
-
-    writer: ConnectionThread
-    reader: ConnectionThread
-    ledger: Ledger
-    group: GroupCommit
 
 
 @final
@@ -49,7 +51,8 @@ class SQLiteStore:
     Args:
         path: The file; it is made if it is not there.
         busy_timeout: How long to wait for other processes that are writing, in seconds.
-        wall: The clock that heartbeats are measured by, seconds since the epoch.
+        clock: Replaces the machine's clock, which heartbeats and due times are measured by, in
+            seconds; for tests. Every store of the file then needs the same.
     """
 
     def __init__(
@@ -57,13 +60,14 @@ class SQLiteStore:
         path: str | os.PathLike[str],
         *,
         busy_timeout: float = 5.0,
-        wall: Callable[[], float] = time.time,
+        clock: Callable[[], float] | None = None,
     ) -> None:
         self._path = Path(path)
         self._busy_timeout = busy_timeout
-        self._wall = wall
-        self._opened: _Opened | None = None
-        self._closing: asyncio.Task[None] | None = None
+        self._clock = MachineClock(clock)
+        self._opened: OpenFile | None = None
+        self._closing: OpenFile | None = None
+        self._opening = False
 
     async def open(self) -> None:
         """Make the store ready: make the file, or bring its schema up to date.
@@ -73,31 +77,23 @@ class SQLiteStore:
                 left as it is.
             StoreError: If the store is open, or the file cannot be opened or written.
         """
-        if self._opened is not None:
+        if self._opened is not None or self._opening:
             raise StoreError(f"The store {self._path} is open; close it before opening it again.")
 
-        timeout = self._busy_timeout
-        writer = ConnectionThread("loopwright-write", partial(open_writer, self._path, timeout))
-        reader = ConnectionThread("loopwright-read", partial(open_reader, self._path, timeout))
+        self._opening = True
         try:
-            await writer.start()
-            await reader.start()
-        except BaseException:
-            writer.abandon()
-            reader.abandon()
-            raise
-
-        ledger = Ledger(self._path, timeout)
-        self._opened = _Opened(writer, reader, ledger, GroupCommit(ledger, writer))
+            await self._finish_closing()
+            file = OpenFile(self._path, self._busy_timeout)
+            await file.open()
+            self._opened = file
+        finally:
+            self._opening = False
 
     async def close(self) -> None:
         """Commit what is waiting, and let go of the file and both threads; twice is fine."""
-        opened, self._opened = self._opened, None
-        if opened is not None:
-            self._closing = asyncio.create_task(_shut(opened))
-        if self._closing is not None:
-            await asyncio.shield(self._closing)
-            self._closing = None
+        if self._opened is not None:
+            self._closing, self._opened = self._opened, None
+        await self._finish_closing()
 
     async def append(self, batch: Sequence[Append]) -> Sequence[AppendResult]:
         """Store a batch as one transaction, perhaps together with those of other callers.
@@ -124,12 +120,29 @@ class SQLiteStore:
             JournalCorruptError: If the file is damaged.
             StoreError: If the file cannot be read, or the store is not open.
         """
-        return await self._read(
+        return await self._ready().read(
             partial(
                 reads.load,
                 invocation_id=invocation_id,
                 after=after,
-                now=self._wall(),
+                now=self._clock.now(),
+                path=self._path,
+            )
+        )
+
+    async def summary(self, invocation_id: InvocationId) -> Summary:
+        """Read what is listed of one invocation, without its journal.
+
+        Raises:
+            InvocationNotFoundError: If there is no such invocation.
+            JournalCorruptError: If its entry is damaged.
+            StoreError: If the file cannot be read, or the store is not open.
+        """
+        return await self._ready().read(
+            partial(
+                reads.summary,
+                invocation_id=invocation_id,
+                now=self._clock.now(),
                 path=self._path,
             )
         )
@@ -140,7 +153,7 @@ class SQLiteStore:
         Raises:
             StoreError: If the file cannot be read, or the store is not open.
         """
-        return await self._read(partial(reads.find, agent=agent, key=key))
+        return await self._ready().read(partial(reads.find, agent=agent, key=key))
 
     async def invocations(
         self,
@@ -156,14 +169,14 @@ class SQLiteStore:
             InvocationNotFoundError: If there is no invocation `before`.
             StoreError: If the file cannot be read, or the store is not open.
         """
-        return await self._read(
+        return await self._ready().read(
             partial(
                 reads.invocations,
                 status=status,
                 agent=agent,
                 limit=limit,
                 before=before,
-                now=self._wall(),
+                now=self._clock.now(),
                 path=self._path,
             )
         )
@@ -176,13 +189,13 @@ class SQLiteStore:
             LeaseHeldError: If another worker owns it and its heartbeat is fresh.
             StoreError: If the transaction failed, or the store is not open.
         """
-        opened = self._ready()
-        return await opened.writer.run(
+        file = self._ready()
+        return await file.write(
             partial(
-                opened.ledger.acquire,
+                file.ledger.acquire,
                 invocation_id=invocation_id,
                 worker=worker,
-                now=self._wall(),
+                now=self._clock.now(),
             )
         )
 
@@ -192,8 +205,7 @@ class SQLiteStore:
         Raises:
             StoreError: If the transaction failed, or the store is not open.
         """
-        opened = self._ready()
-        await opened.writer.run(partial(opened.ledger.release, lease=lease))
+        await self._write(partial(owners.release, lease=lease))
 
     async def heartbeat(self, worker: str, ttl: float) -> None:
         """Say that this worker is alive for the next `ttl` seconds; 0 says it is gone.
@@ -201,27 +213,157 @@ class SQLiteStore:
         Raises:
             StoreError: If the transaction failed, or the store is not open.
         """
-        opened = self._ready()
-        expires = self._wall() + ttl if ttl > 0 else None
-        await opened.writer.run(partial(opened.ledger.heartbeat, worker=worker, expires=expires))
+        expires = self._clock.now().plus(ttl) if ttl > 0 else None
+        await self._write(partial(owners.heartbeat, worker=worker, expires=expires))
 
-    def _ready(self) -> _Opened:
+    def now(self) -> float:
+        """Tell the time by which this process can judge how old its own heartbeat is, seconds."""
+        return self._clock.monotonic()
+
+    async def orphans(
+        self, agents: Sequence[str], *, limit: int = 100, after: InvocationId | None = None
+    ) -> Sequence[Summary]:
+        """List what somebody has to take up, oldest first; `after` continues a listing.
+
+        Raises:
+            InvocationNotFoundError: If there is no invocation `after`.
+            StoreError: If the file cannot be read, or the store is not open.
+        """
+        return await self._ready().read(
+            partial(
+                reads.orphans,
+                agents=agents,
+                limit=limit,
+                after=after,
+                now=self._clock.now(),
+                path=self._path,
+            )
+        )
+
+    async def request_cancel(self, note: CancelNote) -> None:
+        """Keep that somebody wants an invocation to stop.
+
+        Raises:
+            InvocationNotFoundError: If there is no such invocation.
+            StoreError: If the transaction failed, or the store is not open.
+        """
+        await self._write(partial(owners.request_cancel, note=note, path=self._path))
+
+    async def cancel_requests(self, worker: str) -> Sequence[CancelNote]:
+        """List the notes of all running invocations that this worker owns.
+
+        Raises:
+            StoreError: If the file cannot be read, or the store is not open.
+        """
+        return await self._ready().read(
+            partial(owners.cancel_requests, worker=worker, path=self._path)
+        )
+
+    async def effects(
+        self,
+        *,
+        invocation_id: InvocationId | None = None,
+        effect_key: EffectKey | None = None,
+        tool_name: str | None = None,
+        statuses: Sequence[EffectStatus] | None = None,
+        limit: int = 100,
+        before: int | None = None,
+    ) -> Sequence[tuple[int, EffectFact]]:
+        """Query the effect ledger over all invocations, last announced first.
+
+        Raises:
+            JournalCorruptError: If a line of it is damaged.
+            StoreError: If the file cannot be read, or the store is not open.
+        """
+        return await self._ready().read(
+            partial(
+                find_effects,
+                invocation_id=invocation_id,
+                effect_key=effect_key,
+                tool_name=tool_name,
+                statuses=statuses,
+                limit=limit,
+                before=before,
+                path=self._path,
+            )
+        )
+
+    async def claim(
+        self, worker: str, agents: Sequence[str], *, limit: int = 16
+    ) -> Sequence[Claimed]:
+        """Claim deliveries for this worker, durably; asking when there are none writes nothing.
+
+        Raises:
+            JournalCorruptError: If a delivery is damaged.
+            StoreError: If the transaction failed, or the store is not open.
+        """
+        now = self._clock.now()
+        found = await self._ready().read(
+            partial(outbox.claimable, worker=worker, agents=agents, limit=min(limit, 1), now=now)
+        )
+        if not found:
+            return []
+
+        return await self._write(
+            partial(
+                outbox.claim,
+                worker=worker,
+                agents=agents,
+                limit=limit,
+                now=now,
+                at=time.time(),
+                path=self._path,
+            )
+        )
+
+    async def conclude(
+        self,
+        number: int,
+        worker: str,
+        status: EffectStatus,
+        *,
+        receipt: JsonValue = None,
+        retry_in: float | None = None,
+    ) -> bool:
+        """Say how an attempt of a delivery went; false if this worker has no such claim.
+
+        Raises:
+            StoreError: If the transaction failed, or the store is not open.
+        """
+        return await self._write(
+            partial(
+                outbox.conclude,
+                number=number,
+                worker=worker,
+                status=status,
+                receipt=receipt,
+                due=self._clock.now().plus(retry_in or 0.0),
+                at=time.time(),
+            )
+        )
+
+    async def prune(self, *, ended_before: float, limit: int = 1_000) -> int:
+        """Delete invocations that ended before a wall-clock time; return how many.
+
+        Raises:
+            StoreError: If the transaction failed, or the store is not open.
+        """
+        file = self._ready()
+        return await file.write(partial(file.ledger.prune, ended_before=ended_before, limit=limit))
+
+    def _ready(self) -> OpenFile:
         if self._opened is None:
             raise StoreError(f"The store {self._path} is not open; open it first.")
 
         return self._opened
 
-    async def _read(self, work: Callable[[sqlite3.Connection], T]) -> T:
-        try:
-            return await self._ready().reader.run(work)
-        except (sqlite3.Error, UnicodeEncodeError) as error:
-            raise translated(error, self._path) from error
+    async def _write(self, work: Callable[[sqlite3.Connection], T]) -> T:
+        file = self._ready()
+        return await file.write(partial(file.ledger.write, work=work))
 
-
-async def _shut(opened: _Opened) -> None:
-    # Waits for every append before it; those callers learn themselves how they fared.
-    with suppress(StoreError):
-        await opened.group.append(())
-
-    await opened.reader.stop()
-    await opened.writer.stop()
+    async def _finish_closing(self) -> None:
+        file = self._closing
+        if file is not None:
+            await file.close()
+            if self._closing is file:
+                self._closing = None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from contextlib import suppress
 from functools import partial
 from typing import TypeAlias, final
 
@@ -38,6 +39,7 @@ class GroupCommit:
         self._thread = thread
         self._waiting: list[_Waiting] = []
         self._under_way = False
+        self._loop: asyncio.AbstractEventLoop | None = None
 
     async def append(self, batch: Sequence[Append]) -> Sequence[AppendResult]:
         """Store a batch; an empty one waits for all that came before it.
@@ -45,7 +47,7 @@ class GroupCommit:
         Raises:
             StoreError: If the transaction failed; nothing of the batch is stored then.
         """
-        loop = asyncio.get_running_loop()
+        loop = self._loop = asyncio.get_running_loop()
         future: asyncio.Future[Sequence[AppendResult]] = loop.create_future()
         self._waiting.append((batch, future))
         if not self._under_way:
@@ -54,6 +56,16 @@ class GroupCommit:
             loop.call_soon(self._commit)
 
         return await future
+
+    async def finish(self) -> None:
+        """Wait for all that came before; those callers learn themselves how they fared.
+
+        Where their event loop is gone nobody can go on committing what waits, nor is there
+        anybody to learn of it.
+        """
+        if self._under_way and self._loop is asyncio.get_running_loop():
+            with suppress(Exception):
+                await self.append(())
 
     def append_nowait(self, batch: Sequence[Append]) -> Sequence[AppendResult] | None:
         """Store a batch on the event loop; None, and nothing done, where that might hold it up.
@@ -89,7 +101,7 @@ class GroupCommit:
         if self._ledger.commit_seconds >= INLINE_SECONDS:
             return None
 
-        if sum(len(line) for append in appends for line in append.lines) > INLINE_BYTES:
+        if sum(map(_size, appends)) > INLINE_BYTES:
             return None
 
         try:
@@ -119,3 +131,10 @@ class GroupCommit:
             asyncio.get_running_loop().call_soon(self._commit)
         else:
             self._under_way = False
+
+
+def _size(append: Append) -> int:
+    size = 0 if append.snapshot is None else len(append.snapshot.body)
+    for line in append.lines:
+        size += len(line)
+    return size

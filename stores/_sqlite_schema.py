@@ -11,6 +11,9 @@ from loopwright.protocol import JournalCorruptError, StoreError
 APPLICATION_ID = 0x4C_50_57_52
 """`PRAGMA application_id` of our files: "LPWR"."""
 
+UNSETTLED_ROWS = "status IN ('prepared', 'dispatched', 'outcome_unknown')"
+"""`UNSETTLED`, in the very words of a partial index, which only serves queries that repeat them."""
+
 MIGRATIONS: tuple[tuple[str, ...], ...] = (
     (
         """CREATE TABLE invocations(
@@ -40,6 +43,67 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
             UNIQUE(run, seq)
         )""",
         "CREATE TABLE workers(worker TEXT PRIMARY KEY, expires REAL NOT NULL)",
+    ),
+    (
+        # Moments are those of `Instant`. What version 1 wrote was wall clock, of no boot.
+        "ALTER TABLE workers ADD COLUMN boot TEXT NOT NULL DEFAULT ''",
+        "ALTER TABLE invocations ADD COLUMN cancel_reason TEXT",
+        "ALTER TABLE invocations ADD COLUMN cancel_by TEXT",
+        """CREATE INDEX invocations_to_cancel ON invocations(status, owner)
+            WHERE cancel_reason IS NOT NULL""",
+        # `run` is the id of an invocation, here and below. Receipt and arguments are JSON, as a
+        # blob, or as a text the digest of the payload that is.
+        """CREATE TABLE effects(
+            number INTEGER PRIMARY KEY,
+            run INTEGER NOT NULL,
+            effect_key TEXT NOT NULL,
+            tool TEXT NOT NULL,
+            turn INTEGER NOT NULL,
+            call_id TEXT NOT NULL,
+            status TEXT NOT NULL,
+            receipt BLOB,
+            attempts INTEGER NOT NULL,
+            arguments BLOB,
+            at REAL NOT NULL,
+            UNIQUE(run, effect_key)
+        )""",
+        "CREATE INDEX effects_by_key ON effects(effect_key)",
+        f"CREATE INDEX effects_unsettled ON effects(number) WHERE {UNSETTLED_ROWS}",
+        # The body is the delivery, as JSON. What is concluded stays, so that it is not added again.
+        """CREATE TABLE outbox(
+            number INTEGER PRIMARY KEY,
+            run INTEGER NOT NULL,
+            effect_key TEXT NOT NULL,
+            agent TEXT NOT NULL,
+            body BLOB NOT NULL,
+            due REAL NOT NULL,
+            boot TEXT NOT NULL,
+            worker TEXT,
+            attempts INTEGER NOT NULL,
+            concluded INTEGER NOT NULL,
+            UNIQUE(run, effect_key)
+        )""",
+        "CREATE INDEX outbox_open ON outbox(number) WHERE concluded = 0",
+        # Of deliveries that are not concluded.
+        """CREATE TABLE outbox_resources(
+            resource TEXT NOT NULL,
+            entry INTEGER NOT NULL,
+            PRIMARY KEY(resource, entry)
+        ) WITHOUT ROWID""",
+        "CREATE INDEX outbox_resources_by_entry ON outbox_resources(entry)",
+        """CREATE TABLE snapshots(
+            run INTEGER PRIMARY KEY,
+            seq INTEGER NOT NULL,
+            body BLOB NOT NULL
+        )""",
+        # What was cut out of the lines of the journal, by SHA-256, in hex. A row of the journal
+        # whose lines were cut has one line more than its count, which says where: see `cut`.
+        """CREATE TABLE payloads(
+            run INTEGER NOT NULL,
+            digest TEXT NOT NULL,
+            body BLOB NOT NULL,
+            UNIQUE(run, digest)
+        )""",
     ),
 )
 """Step n, counted from 1, brings a file from schema version n - 1 to n, in one transaction."""

@@ -6,6 +6,7 @@ import asyncio
 import sqlite3
 import threading
 from collections.abc import Callable
+from concurrent.futures import Future
 from queue import SimpleQueue
 from typing import Any, Generic, TypeVar, final
 
@@ -66,6 +67,9 @@ class ConnectionThread:
         self._free = threading.Lock()
         self._jobs: SimpleQueue[_Job[Any] | None] = SimpleQueue()
         self._thread = threading.Thread(target=self._serve, name=name, daemon=True)
+        self._ended: Future[None] = Future()
+        # As one that runs, it cannot be cancelled by somebody who no longer waits for it.
+        self._ended.set_running_or_notify_cancel()
 
     async def start(self) -> None:
         """Start the thread and wait until it is connected.
@@ -77,9 +81,12 @@ class ConnectionThread:
         await self.run(lambda _: None)
 
     async def stop(self) -> None:
-        """Finish the jobs that are there, close the connection, and wait for the thread to end."""
-        await self.run(sqlite3.Connection.close)
+        """Finish the jobs that are there, close the connection, and wait for the thread to end.
+
+        May be called again, also from another event loop.
+        """
         self.abandon()
+        await asyncio.wrap_future(self._ended)
         # All it has left to do is to return.
         self._thread.join()
 
@@ -105,6 +112,12 @@ class ConnectionThread:
             self._free.release()
 
     def _serve(self) -> None:
+        try:
+            self._serve_jobs()
+        finally:
+            self._ended.set_result(None)
+
+    def _serve_jobs(self) -> None:
         try:
             connection = self._connect()
         except BaseException as error:  # noqa: BLE001 - it belongs to `start`, the first job

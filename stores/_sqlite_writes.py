@@ -1,23 +1,35 @@
-"""What is written to the SQLite file: appends, ownership and heartbeats, each a transaction."""
+"""What is written to the SQLite file: appends, and everything else, each in a transaction."""
 
 from __future__ import annotations
 
 import sqlite3
 import time
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import final
+from typing import TypeVar, final
 
 from loopwright.protocol import Append, InvocationId, Lease
 
+from . import _sqlite_owners as owners
+from ._machine_clock import Instant
 from ._protocol import AppendResult
-from ._refusals import key_taken, lease_held, misplaced, not_found, unfit
-from ._sqlite_reads import damaged, lines_from
+from ._refusals import key_taken, misplaced, unfit
+from ._sqlite_effects import put_effects
+from ._sqlite_outbox import conclude_by_key, put_deliveries
+from ._sqlite_payloads import cut
+from ._sqlite_prune import prune
+from ._sqlite_reads import lines_from
 from ._sqlite_schema import begin, translated
 
+T = TypeVar("T")
+
 _INSERT_ROW = "INSERT INTO journal(run, seq, count, body) VALUES(?, ?, ?, ?)"
+_PUT_SNAPSHOT = (
+    "INSERT INTO snapshots VALUES(?, ?, ?) ON CONFLICT DO UPDATE"
+    " SET seq = excluded.seq, body = excluded.body WHERE excluded.seq > seq"
+)
 
 
 @dataclass(slots=True)
@@ -66,7 +78,7 @@ class Ledger:
             return [self._append(connection, append) for append in batch]
 
     def acquire(
-        self, connection: sqlite3.Connection, invocation_id: InvocationId, worker: str, now: float
+        self, connection: sqlite3.Connection, invocation_id: InvocationId, worker: str, now: Instant
     ) -> Lease:
         """Make `worker` the owner, with the next fence.
 
@@ -76,52 +88,30 @@ class Ledger:
             StoreError: If the transaction failed.
         """
         with self._transaction(connection):
-            row: tuple[int, object, str | None, object] | None = connection.execute(
-                "SELECT i.id, i.fence, i.owner, w.expires FROM invocations i"
-                " LEFT JOIN workers w ON w.worker = i.owner WHERE i.invocation_id = ?",
-                (invocation_id,),
-            ).fetchone()
-            if row is None:
-                raise not_found(invocation_id, str(self._path))
-
-            run, fence, owner, expires = row
-            if not (isinstance(fence, int) and isinstance(expires, float | None)):
-                raise damaged(invocation_id, self._path)
-
-            if owner is not None and owner != worker and expires is not None and expires > now:
-                raise lease_held(invocation_id, owner)
-
-            connection.execute(
-                "UPDATE invocations SET fence = ?, owner = ? WHERE id = ?", (fence + 1, worker, run)
-            )
+            lease = owners.acquire(connection, invocation_id, worker, now, self._path)
             self._runs.pop(invocation_id, None)
 
-        return Lease(invocation_id, worker, fence + 1)
+        return lease
 
-    def release(self, connection: sqlite3.Connection, lease: Lease) -> None:
-        """Clear the owner, if it still holds this lease.
-
-        Raises:
-            StoreError: If the transaction failed.
-        """
-        with self._transaction(connection):
-            connection.execute(
-                "UPDATE invocations SET owner = NULL"
-                " WHERE invocation_id = ? AND owner = ? AND fence = ?",
-                (lease.invocation_id, lease.worker, lease.fence),
-            )
-
-    def heartbeat(self, connection: sqlite3.Connection, worker: str, expires: float | None) -> None:
-        """Set until when a worker counts as alive; `None`: it is gone.
+    def prune(self, connection: sqlite3.Connection, ended_before: float, limit: int) -> int:
+        """Delete what ended before a wall-clock time; return how many that were.
 
         Raises:
             StoreError: If the transaction failed.
         """
         with self._transaction(connection):
-            if expires is None:
-                connection.execute("DELETE FROM workers WHERE worker = ?", (worker,))
-            else:
-                connection.execute("REPLACE INTO workers VALUES(?, ?)", (worker, expires))
+            # A new invocation may get the number of a deleted one.
+            self._runs.clear()
+            return prune(connection, ended_before, limit)
+
+    def write(self, connection: sqlite3.Connection, work: Callable[[sqlite3.Connection], T]) -> T:
+        """Do what changes neither the fence nor the journal of any invocation, in a transaction.
+
+        Raises:
+            StoreError: If the transaction failed.
+        """
+        with self._transaction(connection):
+            return work(connection)
 
     @contextmanager
     def _transaction(
@@ -160,6 +150,9 @@ class Ledger:
             return misplaced(append, fence=run.fence, seq=run.seq)
 
         self._insert(connection, run, append)
+        if append.effects or append.outbox or append.snapshot is not None:
+            _insert_rest(connection, run.id, append)
+
         head = append.head
         if head is not None:
             connection.execute(
@@ -206,15 +199,19 @@ class Ledger:
 
         run = _Run(inserted.lastrowid, fence=1, seq=0)
         self._insert(connection, run, append)
+        _insert_rest(connection, run.id, append)
         if head.status == "running":
             self._runs[append.invocation_id] = run
         return None
 
     def _insert(self, connection: sqlite3.Connection, run: _Run, append: Append) -> None:
-        lines = append.lines
+        count = len(append.lines)
+        lines: Sequence[bytes] = append.lines
+        if append.payloads:
+            lines = cut(connection, run.id, lines, append.payloads)
         body = lines[0] if len(lines) == 1 else b"\n".join(lines)
-        connection.execute(_INSERT_ROW, (run.id, append.first_seq, len(lines), body))
-        run.seq += len(lines)
+        connection.execute(_INSERT_ROW, (run.id, append.first_seq, count, body))
+        run.seq += count
 
     def _read(self, connection: sqlite3.Connection, invocation_id: InvocationId) -> _Run | None:
         row: tuple[int, int, int] | None = connection.execute(
@@ -227,3 +224,15 @@ class Ledger:
 
         run = self._runs[invocation_id] = _Run(*row)
         return run
+
+
+def _insert_rest(connection: sqlite3.Connection, run: int, append: Append) -> None:
+    """Store what goes with the lines of an append; most have nothing."""
+    if append.effects:
+        put_effects(connection, run, append.effects, time.time())
+    if append.outbox:
+        put_deliveries(connection, run, append.outbox)
+    if append.concluded:
+        conclude_by_key(connection, run, append.concluded)
+    if append.snapshot is not None:
+        connection.execute(_PUT_SNAPSHOT, (run, *append.snapshot))

@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from ._clock import VirtualClock as VirtualClock
     from ._clock import settle as settle
     from ._conformance import StoreConformance as StoreConformance
+    from ._crash_case import CrashPoints as CrashPoints
+    from ._crash_points import CrashPoint as CrashPoint
     from ._failing_store import FailingStore as FailingStore
     from ._messages import Advance as Advance
     from ._messages import Expect as Expect
@@ -34,6 +36,8 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Advance",
+    "CrashPoint",
+    "CrashPoints",
     "Expect",
     "FailingStore",
     "MessageStep",
@@ -58,6 +62,8 @@ __all__ = [
 
 _HOMES = {
     "Advance": "_messages",
+    "CrashPoint": "_crash_points",
+    "CrashPoints": "_crash_case",
     "Expect": "_messages",
     "FailingStore": "_failing_store",
     "MessageStep": "_messages",

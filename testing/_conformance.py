@@ -6,17 +6,19 @@ import anyio
 import pytest
 from anyio.lowlevel import checkpoint
 
-from loopwright.protocol import (
-    InvocationId,
-    Lease,
-    StoreError,
-)
+from loopwright.protocol import CancelNote, InvocationId, Lease, StoreError
 from loopwright.stores import AppendResult, Store
 
 from ._conformance_append import AppendRules, HeadRules
 from ._conformance_base import StoreCase, append, created, kinds
-from ._conformance_own import OwnershipRules, SharingRules
+from ._conformance_cancel import CancelRules, OrphanRules
+from ._conformance_effects import EffectRules, SnapshotRules
+from ._conformance_outbox import ClaimRules, ConcludeRules
+from ._conformance_own import OwnershipRules
+from ._conformance_payloads import PayloadRules
+from ._conformance_prune import PruneRules
 from ._conformance_read import ReadRules
+from ._conformance_share import SharingRules
 
 
 class LifeRules(StoreCase):
@@ -46,6 +48,22 @@ class LifeRules(StoreCase):
             await store.release(Lease(InvocationId("a"), "w1", 1))
         with pytest.raises(StoreError, match="not open"):
             await store.heartbeat("w1", 60)
+        with pytest.raises(StoreError, match="not open"):
+            await store.summary(InvocationId("a"))
+        with pytest.raises(StoreError, match="not open"):
+            await store.orphans(["desk"])
+        with pytest.raises(StoreError, match="not open"):
+            await store.request_cancel(CancelNote(InvocationId("a"), "why", "ann"))
+        with pytest.raises(StoreError, match="not open"):
+            await store.cancel_requests("w1")
+        with pytest.raises(StoreError, match="not open"):
+            await store.effects()
+        with pytest.raises(StoreError, match="not open"):
+            await store.claim("w1", ["desk"])
+        with pytest.raises(StoreError, match="not open"):
+            await store.conclude(1, "w1", "committed")
+        with pytest.raises(StoreError, match="not open"):
+            await store.prune(ended_before=1.0)
 
     async def test_what_was_stored_is_there_after_closing_and_opening(self, store: Store) -> None:
         await store.append([created("a", b"1", b"2")])
@@ -79,7 +97,22 @@ class LifeRules(StoreCase):
         assert len(await store.invocations()) == 20
 
 
-class StoreConformance(LifeRules, AppendRules, HeadRules, ReadRules, OwnershipRules, SharingRules):
+class StoreConformance(
+    LifeRules,
+    AppendRules,
+    HeadRules,
+    PayloadRules,
+    EffectRules,
+    SnapshotRules,
+    ReadRules,
+    OwnershipRules,
+    OrphanRules,
+    CancelRules,
+    ClaimRules,
+    ConcludeRules,
+    PruneRules,
+    SharingRules,
+):
     """Every promise of the `Store` Protocol, as tests.
 
     Subclass it in a test module, name the subclass `Test…`, and say how a store is made::
@@ -95,5 +128,5 @@ class StoreConformance(LifeRules, AppendRules, HeadRules, ReadRules, OwnershipRu
                 return MyStore(self.path)
 
     Every test makes one store, two where `durable` is set, and closes them. It needs pytest with
-    anyio's plugin; nothing sleeps but the one test that lets a heartbeat run out.
+    anyio's plugin; nothing sleeps but the two tests that let a heartbeat or a delay run out.
     """

@@ -9,9 +9,19 @@ import pytest
 
 from loopwright.protocol import (
     Append,
+    CallId,
+    Delivery,
+    Effect,
+    EffectEntry,
+    EffectKey,
+    EffectStatus,
     Head,
     InvocationId,
+    JsonObject,
+    JsonValue,
+    Principal,
     Reason,
+    Snapshot,
     Status,
     StoreError,
 )
@@ -39,18 +49,88 @@ def append(
     fence: int = 1,
     worker: str = "w1",
     head: Head | None = None,
+    effects: Sequence[EffectEntry] = (),
+    outbox: Sequence[Delivery] = (),
+    concluded: Sequence[EffectKey] = (),
+    snapshot: Snapshot | None = None,
 ) -> Append:
     """Make an append; without lines it has one that says where it belongs."""
     return Append(
-        InvocationId(name), fence, first_seq, lines or (line(name, first_seq),), worker, head
+        InvocationId(name),
+        fence,
+        first_seq,
+        lines or (line(name, first_seq),),
+        worker,
+        head,
+        tuple(effects),
+        tuple(outbox),
+        tuple(concluded),
+        snapshot,
     )
 
 
 def created(
-    name: str, *lines: bytes, key: str | None = None, agent: str = "desk", worker: str = "w1"
+    name: str,
+    *lines: bytes,
+    key: str | None = None,
+    agent: str = "desk",
+    worker: str = "w1",
+    effects: Sequence[EffectEntry] = (),
+    outbox: Sequence[Delivery] = (),
 ) -> Append:
     """Make the append that creates an invocation."""
-    return append(name, 1, *lines, worker=worker, head=head(agent=agent, key=key))
+    return append(
+        name,
+        1,
+        *lines,
+        worker=worker,
+        head=head(agent=agent, key=key),
+        effects=effects,
+        outbox=outbox,
+    )
+
+
+def effect(
+    key: str,
+    status: EffectStatus = "dispatched",
+    *,
+    tool: str = "pay",
+    receipt: JsonValue = None,
+    attempts: int = 1,
+    arguments: JsonObject | None = None,
+) -> EffectEntry:
+    """Make a line of the effect ledger."""
+    return EffectEntry(
+        EffectKey(key), tool, 3, CallId(f"call {key}"), status, receipt, attempts, arguments
+    )
+
+
+def delivery(
+    name: str,
+    key: str,
+    *resources: str,
+    agent: str = "desk",
+    arguments: JsonObject | None = None,
+) -> Delivery:
+    """Make what is to be delivered for an invocation."""
+    return Delivery(
+        invocation_id=InvocationId(name),
+        agent=agent,
+        turn=3,
+        call_id=CallId(f"call {key}"),
+        tool_name="pay",
+        effect=Effect.IDEMPOTENT,
+        effect_key=EffectKey(key),
+        arguments=arguments or {},
+        principal=Principal("ann", "acme", ("clerk",), ("pay",)),
+        resources=resources,
+    )
+
+
+def queued(name: str, first_seq: int, *deliveries: Delivery, head: Head | None = None) -> Append:
+    """Make an append that puts something into the outbox, and announces it in the ledger."""
+    announced = [effect(one.effect_key, "prepared", attempts=0) for one in deliveries]
+    return append(name, first_seq, head=head, effects=announced, outbox=deliveries)
 
 
 def line(name: str, seq: int) -> bytes:

@@ -24,6 +24,8 @@ class ReadRules(StoreCase):
     async def test_loading_an_unknown_invocation_is_an_error(self, store: Store) -> None:
         with pytest.raises(InvocationNotFoundError, match="nobody"):
             await store.load(InvocationId("nobody"))
+        with pytest.raises(InvocationNotFoundError, match="nobody"):
+            await store.summary(InvocationId("nobody"))
 
     @pytest.mark.parametrize("after", range(7))
     async def test_load_reads_from_behind_after(self, store: Store, after: int) -> None:

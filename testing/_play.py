@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
-from typing import Any, Final, assert_never, cast
+from typing import Any, Final, assert_never
 
 from anyio.lowlevel import checkpoint
 
@@ -17,11 +17,10 @@ from loopwright.protocol import (
     Outcome,
     StoreError,
 )
-from loopwright.stores import MemoryStore
 
-from ._clock import VirtualClock, settle
+from ._clock import settle
 from ._expectations import check_expectation, check_request
-from ._failing_store import FailingStore
+from ._lives import Lives
 from ._messages import ScriptMismatchError
 from ._model import USAGE
 from ._patterns import Difference, differences
@@ -30,6 +29,7 @@ from ._script import (
     AnswerStep,
     ApproveStep,
     CancelStep,
+    CrashStep,
     DecideStep,
     DecisionPart,
     DenyStep,
@@ -39,24 +39,30 @@ from ._script import (
     ExpectStep,
     FailCommitStep,
     GrantStep,
+    ReconcileStep,
+    RecoverStep,
     ReplyPart,
     Script,
+    SettleStep,
     Step,
+    finding,
 )
 from ._script_file import parse_script
-from ._stand_ins import Asked, Started, World, agent_of
+from ._stand_ins import Asked, Event, Questioned, Started
 
 _TICKS: Final = 1_000
 """Turns of the loop within which whatever needs no time has happened."""
 _NO_GRANT: Final = Budget(max_steps=None)
+_WITHOUT_PROCESS: Final = (RecoverStep, AdvanceStep, ExpectStep, FailCommitStep)
+"""Steps that make sense while no process is alive."""
 
 
 async def play(script: Script | Mapping[str, Any], agents: Sequence[Agent] = ()) -> Outcome | None:
     """Play a script against the real runtime; no real time passes.
 
     Strict both ways: every decision asked for and every tool body started must be mentioned by
-    a step, and every step must find what it is about. The bodies of all tools, and the model,
-    are the script's.
+    a step, and every step must find what it is about; the same holds for every question that a
+    reconciler is asked. The bodies of all tools, their reconcilers and the model are the script's.
 
     Args:
         script: A parsed script, or Python values of the same form.
@@ -70,44 +76,33 @@ async def play(script: Script | Mapping[str, Any], agents: Sequence[Agent] = ())
         ConfigurationError: If the script cannot be read, or its agent cannot be made.
     """
     parsed = script if isinstance(script, Script) else parse_script(script)
-    clock, world = VirtualClock(), World()
-    store = FailingStore(MemoryStore(wall=lambda: clock.now().wall))
-    document = parsed.document
+    lives, document = Lives(parsed, agents), parsed.document
+    budget = lives.agent.budget
+    if document.budget is not None:
+        try:
+            budget = document.budget.over(budget, lives.clock.now().wall)
+        except ConfigurationError as error:
+            raise ConfigurationError(f"{parsed.name}: {error}") from None
+    await lives.begin()
     try:
-        agent = agent_of(parsed, agents, world)
-        budget = agent.budget
-        if document.budget is not None:
-            budget = document.budget.over(budget, clock.now().wall)
-    except ConfigurationError as error:
-        raise ConfigurationError(f"{parsed.name}: {error}") from None
-    async with Runtime([agent], store=store, clock=clock) as runtime:
-        run = await runtime.start(agent.name, document.goal, budget=budget)
-        player = _Player(parsed, runtime, run, clock, store, world)
+        run = await lives.runtime.start(lives.agent.name, document.goal, budget=budget)
+        player = _Player(parsed, lives, run)
         try:
             await player.play()
         finally:
             await player.close()
         return player.outcome
+    finally:
+        await lives.close()
 
 
 class _Player:
     """One script while it is played."""
 
-    def __init__(
-        self,
-        script: Script,
-        runtime: Runtime,
-        run: Run,
-        clock: VirtualClock,
-        store: FailingStore,
-        world: World,
-    ) -> None:
+    def __init__(self, script: Script, lives: Lives, run: Run) -> None:
         self._script = script
-        self._runtime = runtime
+        self._lives = lives
         self._run = run
-        self._clock = clock
-        self._store = store
-        self._world = world
         self._number = 0
         self._tasks: list[asyncio.Task[None]] = []
         self.outcome: Outcome | None = None
@@ -124,41 +119,64 @@ class _Player:
             await self._expect(self._script.document.expect)
         await settle(_TICKS)
         self._look_after_tasks()
-        for event in self._world.unmentioned():
-            raise self._mismatch("nothing more", str(event))
-        if self._store.failures_left:
+        self._nothing_more()
+        if self._lives.store.failures_left:
             raise self._mismatch("an append that fails", "no append after fail_commit")
 
     async def close(self) -> None:
-        for task in self._tasks:
+        tasks, self._tasks = self._tasks, []
+        for task in tasks:
             task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    @property
+    def _runtime(self) -> Runtime:
+        return self._lives.runtime
+
+    @property
+    def _unmentioned(self) -> list[Event]:
+        return self._lives.world.unmentioned()
+
+    def _nothing_more(self) -> None:
+        for event in self._unmentioned:
+            raise self._mismatch("nothing more", str(event))
 
     async def _play(self, step: Step) -> None:
+        if not self._lives.alive and not isinstance(step, _WITHOUT_PROCESS):
+            raise self._mismatch(
+                "a process that is alive", "it has crashed; write `recover:` first"
+            )
         match step:
             case DecideStep():
                 await self._decide(step)
             case ExecuteStep():
                 await self._execute(step)
+            case CrashStep():
+                await self._crash(step)
+            case RecoverStep():
+                await self._recover()
+            case ReconcileStep():
+                await self._reconcile(step)
             case AdvanceStep(advance=seconds):
-                await self._clock.advance(seconds)
-            case ApproveStep(approve=calls, by=by):
-                await self._answer_approval(calls, by)
-            case DenyStep(deny=calls, by=by, reason=reason):
-                await self._answer_approval(calls, by, reason=reason, approved=False)
+                await self._lives.clock.advance(seconds)
+            case ApproveStep() | DenyStep():
+                await self._answer_approval(step)
             case AnswerStep(answer=text, by=by):
                 self._follow(self._runtime.answer(self._run.id, text, by=by))
+            case SettleStep(settle=call, found=found, by=by, turn=turn):
+                said = finding(found)
+                self._follow(self._runtime.settle(self._run.id, call, said, by=by, turn=turn))
             case CancelStep(cancel=how):
                 self._follow(
                     self._runtime.cancel(self._run.id, how.reason, by=how.by, hard=how.hard)
                 )
             case GrantStep(grant=more, by=by):
-                grant = more.over(_NO_GRANT, self._clock.now().wall)
+                grant = more.over(_NO_GRANT, self._lives.clock.now().wall)
                 self._follow(self._runtime.resume(self._run.id, grant=grant, by=by))
             case FailCommitStep(fail_commit=kind):
                 transient = kind == "transient"
                 error = StoreError("the script lets this append fail", transient=transient)
-                self._store.fail_next(error)
+                self._lives.store.fail_next(error)
             case ExpectStep(expect=expected):
                 await self._expect(expected)
             case _:
@@ -167,7 +185,7 @@ class _Player:
     # ------------------------------------------------------------ the model and the tools
     async def _decide(self, step: DecideStep) -> None:
         def find() -> Asked | None:
-            waiting = (e for e in self._world.unmentioned() if isinstance(e, Asked))
+            waiting = (event for event in self._unmentioned if isinstance(event, Asked))
             return next(waiting, None)
 
         asked = await self._find(find, "the model to be asked for a decision")
@@ -185,16 +203,7 @@ class _Player:
         asked.reply.set_result(ModelReply(said.decision(), usage, model="scripted"))
 
     async def _execute(self, step: ExecuteStep) -> None:
-        def find() -> Started | None:
-            for event in self._world.unmentioned():
-                if isinstance(event, Started) and event.call_id == step.execute:
-                    return event
-            return None
-
-        started = await self._find(find, f"call {step.execute!r} to be started")
-        if step.arguments is not None:
-            self._report(differences(step.arguments, started.arguments, "arguments"))
-        started.mentioned = True
+        started = await self._started(step)
         if not isinstance(step.reply, ReplyPart):
             return
         if started.reply.done():
@@ -206,6 +215,57 @@ class _Player:
             case None:
                 started.reply.set_result(step.reply.ok)
 
+    async def _started(self, step: ExecuteStep | CrashStep) -> Started:
+        def find() -> Started | None:
+            for event in self._unmentioned:
+                if isinstance(event, Started) and event.call_id == step.execute:
+                    return event
+            return None
+
+        started: Started = await self._find(find, f"call {step.execute!r} to be started")
+        if step.arguments is not None:
+            self._report(differences(step.arguments, started.arguments, "arguments"))
+        started.mentioned = True
+        return started
+
+    async def _reconcile(self, step: ReconcileStep) -> None:
+        def find() -> Questioned | None:
+            for event in self._unmentioned:
+                if isinstance(event, Questioned) and event.call_id == step.reconcile:
+                    return event
+            return None
+
+        wanted = f"what became of call {step.reconcile!r} to be asked"
+        questioned: Questioned = await self._find(find, wanted)
+        questioned.mentioned = True
+        if step.reply == "hang":
+            return
+        if questioned.reply.done():
+            raise self._mismatch("an answer to be waited for", "the question was given up")
+        questioned.reply.set_result(finding(step.reply))
+
+    # ------------------------------------------------------------ dying and going on
+    async def _crash(self, step: CrashStep) -> None:
+        if (await self._started(step)).reply.done():
+            raise self._mismatch(f"call {step.execute!r} to run", "it was interrupted")
+        self._nothing_more()
+        # The process first, before anything else can happen in it.
+        await self._lives.crash()
+        await self.close()
+        self.outcome = None
+
+    async def _recover(self) -> None:
+        if self._lives.alive:
+            raise self._mismatch("a crash before it", self._situation())
+        await self._lives.follow()
+        self._run = self._runtime.get(self._run.id)
+        self._follow(self._take_over())
+
+    async def _take_over(self) -> None:
+        taken = [run.id for run in await self._runtime.recover()]
+        if taken != [self._run.id]:
+            raise self._mismatch("the invocation to be taken over", "nothing to take over")
+
     async def _find(self, find: Callable[[], Any], wanted: str) -> Any:
         """Let everything happen that needs no time, until what is wanted is there."""
         for _ in range(_TICKS):
@@ -216,18 +276,17 @@ class _Player:
         raise self._mismatch(wanted, self._situation())
 
     # ------------------------------------------------------------ people
-    async def _answer_approval(
-        self, calls: object, by: str, *, reason: str = "", approved: bool = True
-    ) -> None:
-        chosen = None if calls is True else cast("tuple[str, ...]", calls)
+    async def _answer_approval(self, step: ApproveStep | DenyStep) -> None:
         proposal = (await self._runtime.state(self._run.id)).proposal()
         if proposal is None:
             raise self._mismatch("calls that wait for an approval", self._situation())
-        digest, run = proposal.digest, self._run.id
-        if approved:
-            said = self._runtime.approve(run, digest, by=by, calls=chosen)
+        digest, run, by = proposal.digest, self._run.id, step.by
+        chosen = step.approve if isinstance(step, ApproveStep) else step.deny
+        calls = None if chosen is True else chosen
+        if isinstance(step, ApproveStep):
+            said = self._runtime.approve(run, digest, by=by, calls=calls, edits=step.edits)
         else:
-            said = self._runtime.deny(run, digest, by=by, calls=chosen, reason=reason)
+            said = self._runtime.deny(run, digest, by=by, calls=calls, reason=step.reason)
         self._follow(said)
 
     def _follow(self, said: Coroutine[Any, Any, object] | None) -> None:
@@ -258,7 +317,7 @@ class _Player:
     async def _expect(self, expected: Expectation) -> None:
         if expected.reason is not None:
             await self._find(lambda: self.outcome, f"to rest with {expected.reason}")
-        state = await self._runtime.state(self._run.id)
+        state = await self._lives.durable(self._run.id)
         self._report(check_expectation(expected, self.outcome, state))
 
     def _report(self, found: Iterable[Difference]) -> None:
@@ -267,7 +326,9 @@ class _Player:
 
     def _situation(self) -> str:
         """Say what is going on instead."""
-        waiting = [str(event) for event in self._world.unmentioned() if not event.reply.done()]
+        if not self._lives.alive:
+            return "the process has crashed"
+        waiting = [str(event) for event in self._unmentioned if not event.reply.done()]
         if waiting:
             return ", ".join(waiting)
         if self.outcome is None:

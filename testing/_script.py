@@ -4,111 +4,31 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from dataclasses import replace as replaced
-from datetime import UTC, datetime
-from typing import Annotated, Any, Final, Literal, Self, TypeAlias, cast
+from typing import Annotated, Any, Final, Literal, TypeAlias, cast
 
-from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, model_validator
+from pydantic import BaseModel, Discriminator, Field, Tag
 
-from loopwright.policy import Policy, Progress, tool_named
 from loopwright.protocol import (
-    Budget,
-    Effect,
     EffectStatus,
     ErrorCategory,
+    JsonObject,
     JsonValue,
     RawDecision,
     Reason,
+    Reconciled,
     ResultStatus,
     Usage,
+    applied,
+    not_applied,
+    rejected,
+    unknown,
 )
 
-
-class _Part(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
-
-    def given(self) -> dict[str, Any]:
-        """Return the fields that the script names."""
-        return {name: getattr(self, name) for name in self.model_fields_set}
-
-
-class _OneOf(_Part):
-    """A part that says exactly one of its fields."""
-
-    @model_validator(mode="after")
-    def _exactly_one(self) -> Self:
-        if len(self.model_fields_set) != 1:
-            raise ValueError(f"needs exactly one of {', '.join(type(self).model_fields)}")
-        return self
-
-
-# ---------------------------------------------------------------- who runs, and within what
-class BudgetPart(_Part):
-    """Limits; a deadline is given in seconds from the beginning of the script."""
-
-    max_steps: int | None = None
-    max_tool_calls: int | None = None
-    max_tokens: int | None = None
-    max_active_seconds: float | None = None
-    soft_ratio: float = 0.8
-    deadline: float | None = None
-
-    def over(self, base: Budget, began: float) -> Budget:
-        """Return `base` with what is named here; `began` is the wall clock at the beginning."""
-        given = self.given()
-        if self.deadline is not None:
-            given["deadline"] = datetime.fromtimestamp(began + self.deadline, UTC)
-        return replaced(base, **given)
-
-
-class PolicyPart(_Part):
-    """A policy; what is not named is as the agent has it."""
-
-    strict: bool = False
-    """Begin with `Policy.strict()`."""
-    ask: tuple[str, ...] = ()
-    """Tools whose calls wait for a human."""
-    deny: tuple[str, ...] = ()
-    """Tools whose calls are denied."""
-    max_repairs: int = 0
-    max_faulty_turns: int = 0
-    max_repeats: int = 0
-    results_must_repeat: bool = True
-    cancel_grace: float = 0
-    approval_grace: float = 0
-
-    def over(self, base: Policy) -> Policy:
-        """Return `base`, or the strict policy, with what is named here."""
-        given = self.given()
-        if given.pop("strict", False):
-            base = Policy.strict()
-        for rule in ("ask", "deny"):
-            if rule in given:
-                given[rule] = [tool_named(*given[rule])]
-        progress = Progress(
-            given.pop("max_repeats", base.progress.max_repeats),
-            given.pop("results_must_repeat", base.progress.results_must_repeat),
-        )
-        return replaced(base, progress=progress, **given)
-
-
-ParameterType: TypeAlias = Literal[
-    "string", "integer", "number", "boolean", "object", "array", "any"
-]
-
-
-class ToolPart(_Part):
-    """A fake tool: its body is what the script says at `execute`."""
-
-    effect: Effect
-    parameters: Mapping[str, ParameterType] = Field(default_factory=dict[str, ParameterType])
-    timeout: float | None = None
-    effect_key: str | None = None
-    """For writes: a text with `{parameter}` in it, such as ``refund:{order}``."""
+from ._script_setting import BudgetPart, OneOf, Part, PolicyPart, ToolPart
 
 
 # ---------------------------------------------------------------- what the model says
-class CallPart(_Part):
+class CallPart(Part):
     """One call; arguments may be an object, a text as the model wrote it, or absent."""
 
     call_id: str
@@ -116,28 +36,28 @@ class CallPart(_Part):
     arguments: JsonValue = None
 
 
-class ApprovalPart(_Part):
+class ApprovalPart(Part):
     """Calls for which the model itself asks."""
 
     calls: tuple[CallPart, ...]
     reason: str
 
 
-class FinalPart(_Part):
+class FinalPart(Part):
     """A final answer with a JSON value."""
 
     answer: str = ""
     output: JsonValue = None
 
 
-class GivingUpPart(_Part):
+class GivingUpPart(Part):
     """Why the model cannot continue."""
 
     code: str
     reason: str
 
 
-class DecisionPart(_OneOf):
+class DecisionPart(OneOf):
     """A decision, the model's own text (`reply`), or an exception it raises (`error`)."""
 
     tool_calls: tuple[CallPart, ...] = ()
@@ -170,7 +90,7 @@ def _plain(calls: tuple[CallPart, ...]) -> list[dict[str, Any]]:
     return [call.given() for call in calls]
 
 
-class UsagePart(_Part):
+class UsagePart(Part):
     """What the reply reports."""
 
     input_tokens: int = 0
@@ -181,13 +101,13 @@ class UsagePart(_Part):
         return Usage(self.input_tokens, self.output_tokens)
 
 
-class OkPart(_Part):
+class OkPart(Part):
     """A result that is there, with this output."""
 
     ok: JsonValue
 
 
-class RequestPart(_Part):
+class RequestPart(Part):
     """What the model must have been shown."""
 
     notice: bool | None = None
@@ -201,7 +121,7 @@ class RequestPart(_Part):
 
 
 # ---------------------------------------------------------------- the steps
-class DecideStep(_Part):
+class DecideStep(Part):
     """The model is asked, and says this."""
 
     decide: DecisionPart | Literal["hang"]
@@ -209,7 +129,7 @@ class DecideStep(_Part):
     request: RequestPart = RequestPart()
 
 
-class ErrorPart(_Part):
+class ErrorPart(Part):
     """How a tool fails."""
 
     category: ErrorCategory
@@ -217,14 +137,14 @@ class ErrorPart(_Part):
     retryable: bool = False
 
 
-class ReplyPart(_OneOf):
+class ReplyPart(OneOf):
     """How a tool returns."""
 
     ok: JsonValue = None
     error: ErrorPart | None = None
 
 
-class ExecuteStep(_Part):
+class ExecuteStep(Part):
     """The body of this call has been started, and now returns."""
 
     execute: str
@@ -233,20 +153,77 @@ class ExecuteStep(_Part):
     reply: ReplyPart | Literal["hang"]
 
 
-class AdvanceStep(_Part):
+class CrashStep(Part):
+    """The body of this call has been started, and the process dies: only what is durable is left.
+
+    The runtime cannot tell the two moments apart; what the downstream knows of it, a later
+    `reconcile` or `execute` says.
+    """
+
+    execute: str
+    arguments: Mapping[str, JsonValue] | None = None
+    """Exactly what it must have been given."""
+    crash: Literal["before_effect", "after_effect"]
+
+
+class RecoverStep(Part):
+    """A new process opens the store, takes over, and goes on."""
+
+    recover: Literal[True] | None
+
+
+class FoundPart(OneOf):
+    """What became of a write: it took effect, with this receipt, or was refused, for this reason."""
+
+    applied: JsonValue = None
+    rejected: str = ""
+
+
+FoundWord: TypeAlias = Literal["not_applied", "unknown"]
+
+
+def finding(said: FoundPart | FoundWord) -> Reconciled:
+    """Return it as the runtime knows it."""
+    if said == "not_applied":
+        return not_applied()
+    if said == "unknown":
+        return unknown()
+    return rejected(said.rejected) if "rejected" in said.given() else applied(said.applied)
+
+
+class ReconcileStep(Part):
+    """The owner of the data is asked what became of the write of this call, and says this."""
+
+    reconcile: str
+    reply: FoundPart | FoundWord | Literal["hang"]
+
+
+class SettleStep(Part):
+    """A human says what became of the write of this call."""
+
+    settle: str
+    found: FoundPart | FoundWord
+    by: str = "operator"
+    turn: int | None = None
+    """Which turn's, where turns share a call id."""
+
+
+class AdvanceStep(Part):
     """Time passes, seconds."""
 
     advance: float = Field(ge=0)
 
 
-class ApproveStep(_Part):
+class ApproveStep(Part):
     """A human says yes to all calls, or to some."""
 
     approve: Literal[True] | tuple[str, ...]
     by: str = "approver"
+    edits: Mapping[str, JsonObject] = Field(default_factory=dict[str, JsonObject])
+    """By call id: arguments with which it is to run instead."""
 
 
-class DenyStep(_Part):
+class DenyStep(Part):
     """A human says no to all calls, or to some."""
 
     deny: Literal[True] | tuple[str, ...]
@@ -254,14 +231,14 @@ class DenyStep(_Part):
     reason: str = ""
 
 
-class AnswerStep(_Part):
+class AnswerStep(Part):
     """A human answers the model's question."""
 
     answer: str
     by: str = "user"
 
 
-class CancelPart(_Part):
+class CancelPart(Part):
     """How to cancel."""
 
     hard: bool = False
@@ -269,26 +246,26 @@ class CancelPart(_Part):
     by: str = "caller"
 
 
-class CancelStep(_Part):
+class CancelStep(Part):
     """Somebody cancels."""
 
     cancel: CancelPart
 
 
-class GrantStep(_Part):
-    """A human lets a failed invocation go on, with this much more."""
+class GrantStep(Part):
+    """A human lets it go on, with this much more, or nothing: ``{}`` has reconcilers asked again."""
 
     grant: BudgetPart
     by: str = "operator"
 
 
-class FailCommitStep(_Part):
+class FailCommitStep(Part):
     """The next append to the store fails: once, or so that nobody tries again."""
 
     fail_commit: Literal["transient", "for_good"]
 
 
-class Expectation(_Part):
+class Expectation(Part):
     """What must be durable, and how the invocation must rest; only what is named is looked at."""
 
     reason: Reason | None = None
@@ -304,7 +281,7 @@ class Expectation(_Part):
     """All writes that were dispatched, by effect key."""
 
 
-class ExpectStep(_Part):
+class ExpectStep(Part):
     """Look now."""
 
     expect: Expectation
@@ -313,10 +290,13 @@ class ExpectStep(_Part):
 VERBS: Final = (
     "decide",
     "execute",
+    "reconcile",
+    "recover",
     "advance",
     "approve",
     "deny",
     "answer",
+    "settle",
     "cancel",
     "grant",
     "fail_commit",
@@ -336,6 +316,8 @@ def verb_of(step: object) -> str | None:
 
 def _tag(step: object) -> str | None:
     verb = verb_of(step)
+    if isinstance(step, CrashStep) or (isinstance(step, Mapping) and "crash" in step):
+        verb = "crash" if verb == "execute" else None
     # No key of a step looks like this, so it can be told from the keys in the path of an error.
     return None if verb is None else f"<{verb}>"
 
@@ -343,10 +325,14 @@ def _tag(step: object) -> str | None:
 Step: TypeAlias = Annotated[
     Annotated[DecideStep, Tag("<decide>")]
     | Annotated[ExecuteStep, Tag("<execute>")]
+    | Annotated[CrashStep, Tag("<crash>")]
+    | Annotated[ReconcileStep, Tag("<reconcile>")]
+    | Annotated[RecoverStep, Tag("<recover>")]
     | Annotated[AdvanceStep, Tag("<advance>")]
     | Annotated[ApproveStep, Tag("<approve>")]
     | Annotated[DenyStep, Tag("<deny>")]
     | Annotated[AnswerStep, Tag("<answer>")]
+    | Annotated[SettleStep, Tag("<settle>")]
     | Annotated[CancelStep, Tag("<cancel>")]
     | Annotated[GrantStep, Tag("<grant>")]
     | Annotated[FailCommitStep, Tag("<fail_commit>")]
@@ -359,7 +345,7 @@ Step: TypeAlias = Annotated[
 ]
 
 
-class ScriptDocument(_Part):
+class ScriptDocument(Part):
     """A whole script."""
 
     agent: str

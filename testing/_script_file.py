@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 
 _Path: TypeAlias = tuple[str | int, ...]
 
-_NOT_YET: Final = ("crash", "recover", "reconcile")
 _WORDS: Final = {"extra_forbidden": "is not a known key", "missing": "is missing"}
 
 
@@ -78,26 +77,11 @@ def _parse(document: object) -> ScriptDocument:
         check_json(fields, where="script")
     except RemoteProtocolError as error:
         raise _UnreadableError((), f"{error}; quote what is meant as text") from None
-    _refuse_later_verbs(fields)
     try:
         # As JSON, strict parsing takes a list for a tuple and a text for an enum, and nothing else.
         return ScriptDocument.model_validate_json(dumps(fields))
     except ValidationError as error:
         raise _explain(fields, error.errors(include_url=False, include_input=False)) from None
-
-
-def _refuse_later_verbs(document: Mapping[object, object]) -> None:
-    steps = document.get("script")
-    if not isinstance(steps, Sequence):
-        return
-    for index, step in enumerate(cast("Sequence[object]", steps)):
-        for verb in _NOT_YET:
-            if isinstance(step, Mapping) and verb in step:
-                problem = (
-                    "is not supported by this version: it has no crash points and no "
-                    "reconciliation; leave it out"
-                )
-                raise _UnreadableError(("script", index, verb), problem)
 
 
 def _explain(document: object, errors: Sequence[ErrorDetails]) -> _UnreadableError:

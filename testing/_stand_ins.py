@@ -7,7 +7,7 @@ import copy
 import inspect
 import keyword
 import re
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from types import MappingProxyType
@@ -16,13 +16,16 @@ from typing import Any, Final, TypeAlias
 from loopwright.actors import Agent, AnyTool, Tool, ToolContext, tool
 from loopwright.protocol import (
     ConfigurationError,
+    Effect,
     JsonObject,
     JsonValue,
     ModelReply,
     ModelRequest,
+    Reconciled,
 )
 
-from ._script import ParameterType, Script, ToolPart
+from ._script import Script
+from ._script_setting import ParameterType, ToolPart
 
 _TYPES: Final[Mapping[ParameterType, Any]] = {
     "string": str,
@@ -34,8 +37,6 @@ _TYPES: Final[Mapping[ParameterType, Any]] = {
     "any": JsonValue,
 }
 _FIELD: Final = re.compile(r"\{(\w+)\}")
-
-Body: TypeAlias = Callable[[ToolContext, JsonObject], Coroutine[Any, Any, JsonValue]]
 
 
 def _future() -> asyncio.Future[Any]:
@@ -72,11 +73,35 @@ class Started:
         return f"call {self.call_id!r} ({self.tool_name}) is started"
 
 
-class World:
-    """Everything the runtime asked of the outside, in order."""
+@dataclass(slots=True)
+class Questioned:
+    """The owner of the data is asked about a write, and waits for what the script says."""
 
-    def __init__(self) -> None:
-        self.events: list[Asked | Started] = []
+    call_id: str
+    tool_name: str
+    reply: asyncio.Future[Reconciled] = field(default_factory=_future)
+    mentioned: bool = False
+    """Whether a step of the script is about it."""
+
+    def __str__(self) -> str:
+        """Tell it in a report."""
+        return f"what became of call {self.call_id!r} ({self.tool_name}) is asked"
+
+
+Event: TypeAlias = Asked | Started | Questioned
+
+
+class World:
+    """Everything one process asked of the outside, in order.
+
+    Args:
+        writes: By effect key, the call of the last write; a question names only the key, and it
+            may be a later process that asks.
+    """
+
+    def __init__(self, writes: dict[str, str]) -> None:
+        self.events: list[Event] = []
+        self._writes = writes
 
     async def decide(self, request: ModelRequest) -> ModelReply:
         """Be the model: wait for a `decide` step."""
@@ -86,11 +111,19 @@ class World:
 
     async def run(self, tool_name: str, context: ToolContext, arguments: JsonObject) -> JsonValue:
         """Be the body of a tool: wait for an `execute` step."""
+        if context.effect_key is not None:
+            self._writes[context.effect_key] = context.call_id
         started = Started(context.call_id, tool_name, arguments)
         self.events.append(started)
         return await started.reply
 
-    def unmentioned(self) -> list[Asked | Started]:
+    async def reconcile(self, tool_name: str, effect_key: str) -> Reconciled:
+        """Be the owner of the data: wait for a `reconcile` step."""
+        questioned = Questioned(self._writes.get(effect_key, effect_key), tool_name)
+        self.events.append(questioned)
+        return await questioned.reply
+
+    def unmentioned(self) -> list[Event]:
         """Return what no step of the script has been about, in order."""
         return [event for event in self.events if not event.mentioned]
 
@@ -98,11 +131,17 @@ class World:
 class _StandIn(Tool[..., Any]):
     """A tool as models and policies see it, with a body that is not its own."""
 
-    def __init__(self, real: AnyTool, body: Body) -> None:
+    def __init__(self, real: AnyTool, world: World) -> None:
         # Not calling Tool's: it reads a signature, and this tool keeps that of the real one.
         vars(self).update(vars(real))
-        self.function = body
+        self.function = partial(world.run, real.name)
         self.is_async = True
+        if real.reconciler is not None:
+
+            async def ask(effect_key: str) -> Reconciled:
+                return await world.reconcile(real.name, effect_key)
+
+            self.reconciler = ask
 
     def bind(self, arguments: JsonObject, context: Callable[[], ToolContext]) -> Mapping[str, Any]:
         return {"context": context(), "arguments": arguments}
@@ -130,7 +169,7 @@ def agent_of(script: Script, agents: Sequence[Agent], world: World) -> Agent:
     policy = base.policy if document.policy is None else document.policy.over(base.policy)
     base.model, base.policy = world, policy
     base.tools = MappingProxyType(
-        {name: _StandIn(real, partial(world.run, name)) for name, real in base.tools.items()}
+        {name: _StandIn(real, world) for name, real in base.tools.items()}
     )
     return base
 
@@ -150,13 +189,20 @@ def _declared(name: str, part: ToolPart) -> AnyTool:
     body.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]  # a function takes any attribute, and inspect reads this one
     body.__annotations__ = {key: _TYPES[kind] for key, kind in part.parameters.items()}
     effect_key = None if part.effect_key is None else _key_maker(name, part, part.effect_key)
-    return tool(
+    declared = tool(
         effect=part.effect,
         name=name,
         description=f"{name}, as a script says",
         timeout=part.timeout,
         effect_key=effect_key,
     )(body)
+    if part.effect is Effect.RECONCILABLE:
+        declared.reconcile(_never_asked)
+    return declared
+
+
+async def _never_asked(_effect_key: str) -> None:
+    raise AssertionError("a stand-in is asked instead")
 
 
 def _key_maker(name: str, part: ToolPart, template: str) -> Callable[[Any], str]:

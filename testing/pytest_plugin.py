@@ -41,23 +41,36 @@ class ScriptFile(pytest.File):
         yield ScriptItem.from_parent(self, name=name)  # pyright: ignore[reportUnknownMemberType]  # untyped in pytest
 
 
+class ScriptFailedError(Exception):
+    """Raised by the test of a script with all there is to report: it needs no traceback."""
+
+
 class ScriptItem(pytest.Item):
     """A script as a test."""
 
     def runtest(self) -> None:
-        """Play it."""
+        """Play it.
+
+        Raises:
+            ScriptFailedError: With the first difference, or what is wrong with the file.
+        """
         import anyio
 
-        from loopwright.testing import load_script, play
+        from loopwright.protocol import ConfigurationError
+        from loopwright.testing import ScriptMismatchError, load_script, play
 
-        anyio.run(play, load_script(self.path), _agents(self.config.getini(_INI)))
+        try:
+            anyio.run(play, load_script(self.path), _agents(self.config.getini(_INI)))
+        except (ScriptMismatchError, ConfigurationError) as error:
+            raise ScriptFailedError(str(error)) from error
 
     def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:
-        """Show the first difference, or what is wrong with the file, and nothing else."""
-        from loopwright.protocol import ConfigurationError
-        from loopwright.testing import ScriptMismatchError
+        """Show what the failure says and nothing else; a traceback for everything unforeseen.
 
-        if isinstance(excinfo.value, ScriptMismatchError | ConfigurationError):
+        Nothing is imported here: what fails while pytest makes a report takes pytest with it,
+        and a loopwright that cannot be imported is just what may have to be reported.
+        """
+        if isinstance(excinfo.value, ScriptFailedError):
             return str(excinfo.value)
         return super().repr_failure(excinfo, style)
 

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from loopwright.protocol import CannotContinue as CannotContinue
     from loopwright.protocol import Clarification as Clarification
     from loopwright.protocol import ConfigurationError as ConfigurationError
+    from loopwright.protocol import Effect as Effect
     from loopwright.protocol import Final as Final
     from loopwright.protocol import LoopwrightError as LoopwrightError
     from loopwright.protocol import Model as Model
@@ -32,10 +33,15 @@ if TYPE_CHECKING:
     from loopwright.protocol import Overloaded as Overloaded
     from loopwright.protocol import Principal as Principal
     from loopwright.protocol import Reason as Reason
+    from loopwright.protocol import Reconciled as Reconciled
     from loopwright.protocol import RequestApproval as RequestApproval
     from loopwright.protocol import ToolCall as ToolCall
     from loopwright.protocol import ToolCalls as ToolCalls
     from loopwright.protocol import Usage as Usage
+    from loopwright.protocol import applied as applied
+    from loopwright.protocol import not_applied as not_applied
+    from loopwright.protocol import rejected as rejected
+    from loopwright.protocol import unknown as unknown
 
 __version__ = "0.1.0"
 
@@ -45,6 +51,7 @@ __all__ = [
     "CannotContinue",
     "Clarification",
     "ConfigurationError",
+    "Effect",
     "Final",
     "LoopwrightError",
     "Model",
@@ -56,6 +63,7 @@ __all__ = [
     "Principal",
     "Progress",
     "Reason",
+    "Reconciled",
     "RequestApproval",
     "Run",
     "Runtime",
@@ -65,7 +73,11 @@ __all__ = [
     "ToolContext",
     "ToolFailure",
     "Usage",
+    "applied",
+    "not_applied",
+    "rejected",
     "tool",
+    "unknown",
 ]
 
 _FROM_ACTORS = {"Agent", "Run", "Runtime", "SyncRuntime", "ToolContext", "ToolFailure", "tool"}

@@ -18,9 +18,10 @@ _WORKER = Path(__file__).with_name("worker.py")
 class Worker:
     """One process that runs a command of `worker.py`."""
 
-    def __init__(self, command: str, store: Path, ledger: Path) -> None:
+    def __init__(self, command: str, store: Path, ledger: Path, *more: str) -> None:
         self._process = subprocess.Popen(
-            [sys.executable, str(_WORKER), command, str(store), str(ledger)],
+            [sys.executable, str(_WORKER), command, str(store), str(ledger), *more],
+            stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
@@ -32,6 +33,12 @@ class Worker:
         assert self._process.stdout is not None
         line = await anyio.to_thread.run_sync(self._process.stdout.readline)
         return loads(line.encode()) if line else None
+
+    def go_on(self) -> None:
+        """Let it go on where it waits for a line."""
+        assert self._process.stdin is not None
+        self._process.stdin.write("\n")
+        self._process.stdin.flush()
 
     def kill(self) -> None:
         """Kill it at once, as a machine that loses power would."""

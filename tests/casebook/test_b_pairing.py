@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
+from pathlib import Path
 
 import pytest
 
 from casebook.desk import Played, agent, batch, call, sleep
-from loopwright import Reason, Runtime, ToolCalls, tool
+from loopwright import Policy, Reason, Runtime, ToolCalls, tool
 from loopwright.testing import ScriptedModel, VirtualClock
 
 pytestmark = pytest.mark.anyio
@@ -47,3 +49,34 @@ async def test_b08_a_cancelled_batch_has_a_result_for_every_call() -> None:
         decision = turn.proposal.decision
         assert isinstance(decision, ToolCalls)
         assert [c.call_id for c in decision.calls] == [r.call_id for r in turn.results]
+
+
+async def test_b09_a_running_write_is_never_said_not_to_have_run(tmp_path: Path) -> None:
+    """B09: cancelled after it has begun: its outcome is unknown, and no text claims otherwise."""
+    clock, marker = VirtualClock(), tmp_path / "marker"
+
+    @tool(effect="manual")
+    async def write() -> None:
+        marker.touch()
+        await sleep(clock, 5)
+        raise AssertionError("it is abandoned by then")
+
+    model = ScriptedModel([batch(call("c1", "write"))])
+    desk = agent(model, write, policy=Policy(cancel_grace=1))
+    async with Runtime([desk], clock=clock) as runtime:
+        run = await runtime.start("desk", "the goal")
+        await clock.advance(0.05)
+        assert marker.exists()
+        run.cancel("enough")
+        await clock.advance(2)
+        outcome = await run.outcome()
+        (fact,) = await runtime.effects(invocation_id=run.id)
+
+    assert outcome.reason is Reason.CANCELLED
+    (result,) = outcome.history[0].results
+    assert result.status == "outcome_unknown"
+    assert result.error is not None
+    assert "may or may not have taken effect" in result.error.message
+    assert (fact.entry.status, fact.entry.attempts) == ("outcome_unknown", 1)
+    assert [e.call_id for e in outcome.unresolved_effects] == ["c1"]
+    assert not re.search(b"not.(run|started|executed)|never ran", outcome.history[0].body)

@@ -9,8 +9,9 @@ from datetime import UTC, datetime
 import pytest
 
 from casebook.desk import agent, batch, call, journal, play, sleep
-from loopwright import Budget, Final, ModelRequest, Policy, Reason, Runtime, tool
-from loopwright.protocol import InvocationEnded
+from loopwright import Agent, Budget, Final, ModelRequest, Policy, Reason, Runtime, tool
+from loopwright.protocol import InvocationEnded, InvocationId, Record, TurnCommitted
+from loopwright.stores import MemoryStore
 from loopwright.testing import ScriptedModel, Step, VirtualClock, settle
 
 pytestmark = pytest.mark.anyio
@@ -92,3 +93,50 @@ async def test_b54_a_hanging_model_does_not_outlast_the_deadline(obeys: bool) ->
     assert isinstance(ended, InvocationEnded)
     assert ended.reason is Reason.DEADLINE_EXCEEDED
     assert outcome.history[:] == ()
+
+
+async def test_b120_no_clock_on_the_wall_decides_anything() -> None:
+    """B120: the wall clock jumps back and forth during a run, and after a restart monotonic begins
+    anew: only running time counts, and what was used before the restart still is.
+    """
+    store = MemoryStore()
+
+    def desk(clock: VirtualClock, *naps: float) -> Agent:
+        @tool(effect="read")
+        async def nap(seconds: float) -> float:
+            await sleep(clock, seconds)
+            return seconds
+
+        steps = [batch(call(f"c{n}", "nap", {"seconds": s})) for n, s in enumerate(naps)]
+        return agent(ScriptedModel([*steps, Final("done")]), nap)
+
+    clock = VirtualClock()
+    budget = Budget(max_active_seconds=10)
+    async with Runtime([desk(clock, 1, 60)], store=store, clock=clock) as runtime:
+        run = await runtime.start("desk", "the goal", budget=budget)
+        await clock.advance(0.5)
+        clock.jump_wall(-3_600)
+        await clock.advance(0.25)
+        clock.jump_wall(7_200)
+        await clock.advance(0.25)
+        records = await journal_so_far(runtime, run.id)
+        assert [r.active_seconds for r in records if isinstance(r, TurnCommitted)] == [1.0]
+
+    clock = VirtualClock(monotonic=0.1)
+    async with Runtime([desk(clock, 8.9, 60)], store=store, clock=clock) as runtime:
+        (run,) = await runtime.recover()
+        await clock.advance(8.9)
+        records = await journal_so_far(runtime, run.id)
+        spent = [r.active_seconds for r in records if isinstance(r, TurnCommitted)]
+        assert spent == [1.0, pytest.approx(9.9)]
+        await clock.advance(0.2)
+        outcome = await run.outcome()
+    assert outcome.reason is Reason.TIME_BUDGET_EXHAUSTED
+    assert outcome.spent.active_seconds == pytest.approx(10, abs=0.11)
+    assert [r.turn for r in records if isinstance(r, TurnCommitted)] == [1, 2]
+
+
+async def journal_so_far(runtime: Runtime, invocation_id: str) -> list[Record]:
+    """Read what is durable of an invocation that runs."""
+    stored = await runtime.store.load(InvocationId(invocation_id))
+    return [entry.record for entry in stored.entries()]

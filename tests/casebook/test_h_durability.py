@@ -192,7 +192,7 @@ async def test_b68_an_accepted_run_survives_an_early_crash(command: str, tmp_pat
     assert await worker.ended() == (-9, "")
 
     model = ScriptedModel([Final("done")])
-    later = SQLiteStore(path, wall=lambda: time.time() + 60)
+    later = SQLiteStore(path, clock=lambda: time.monotonic() + 60)
     async with Runtime([clerk(model, ledger)], store=later) as runtime:
         (listed,) = await runtime.invocations()
         assert said in (None, [listed.invocation_id])
@@ -205,4 +205,4 @@ async def test_b68_an_accepted_run_survives_an_early_crash(command: str, tmp_pat
     assert outcome.completed
     assert (model.calls, model.requests[0].turn) == (1, 1)
     assert (model.requests[0].goal, model.requests[0].metadata) == ("the goal", {"order": 7})
-    assert again == []
+    assert again.runs == ()

@@ -16,22 +16,27 @@ from casebook.desk import Wire, agent, batch, call, journal
 from casebook.processes import Worker, lines
 from casebook.worker import clerk, operator
 from loopwright import Agent, Final, LoopwrightError, Outcome, Policy, Reason, Run, Runtime, tool
-from loopwright.policy import writes
+from loopwright.policy import over, writes
 from loopwright.protocol import (
     NO_USAGE,
     AlreadyDecidedError,
     Append,
     ApprovalDecided,
     Budget,
+    CallDispatched,
     Head,
     InvocationId,
     InvocationNotFoundError,
     InvocationStarted,
     InvocationStateError,
+    JsonValue,
     Principal,
     Proposal,
     Record,
     RemoteProtocolError,
+    ToolCall,
+    ToolCalls,
+    TurnCommitted,
     TurnProposed,
     UnknownProposalError,
     encode_record,
@@ -208,6 +213,107 @@ async def test_b83_a_process_with_only_the_store_goes_on(tmp_path: Path) -> None
     assert outcome.completed
     assert lines(ledger) == ["mail ana", "pay 7 30 for process B"]
     assert (kinds.count("approval_requested"), kinds.count("suspended")) == (1, 1)
+
+
+async def test_b83_it_also_goes_on_after_the_process_that_approved_was_killed(
+    tmp_path: Path,
+) -> None:
+    """B83, crash side: the yes is durable, its call is not begun: it runs once, elsewhere."""
+    _, ledger, invocation, shown = await suspended_elsewhere(tmp_path)
+    killer = Worker("approves", tmp_path / "agents.db", ledger, invocation, shown)
+    assert await killer.ended() == (-9, "")
+    assert lines(ledger) == []
+
+    model = ScriptedModel([Final("done")])
+    later = SQLiteStore(tmp_path / "agents.db", clock=lambda: time.monotonic() + 60)
+    async with Runtime([clerk(model, ledger)], store=later) as runtime:
+        (run,) = await runtime.recover()
+        outcome = await run.outcome()
+    assert outcome.completed
+    assert [line.split()[0] for line in lines(ledger)] == ["mail", "pay"]
+    assert statuses(outcome) == ["ok", "ok"]
+
+
+class Till:
+    """Takes payments up to 1,000; above 10, a human has to say yes."""
+
+    def __init__(self) -> None:
+        self.paid: list[int] = []
+
+        @tool(effect="manual")
+        async def pay(amount: int) -> str:
+            self.paid.append(amount)
+            return f"paid {amount}"
+
+        self.desk = agent(
+            ScriptedModel([batch(call("c1", "pay", {"amount": 100})), Final("done")]),
+            pay,
+            policy=Policy(ask=[over(10)], deny=[over(1000)]),
+        )
+
+
+@pytest.mark.parametrize("elsewhere", [False, True])
+async def test_b78_edited_arguments_are_what_runs(elsewhere: bool) -> None:
+    """B78: proposed 100, approved 50, executed 50: the journal says all three, the model sees it."""
+    till, store = Till(), MemoryStore()
+    async with Runtime([till.desk], store=store) as runtime:
+        before = await runtime.run("desk", "the goal")
+        if not elsewhere:
+            run = await runtime.approve(
+                before.invocation_id, digest(before), by="bo", edits={"c1": {"amount": 50}}
+            )
+            await run.outcome()
+    async with Runtime([till.desk], store=store) as runtime:
+        if elsewhere:
+            run = await runtime.approve(
+                before.invocation_id, digest(before), by="bo", edits={"c1": {"amount": 50}}
+            )
+            await run.outcome()
+        outcome = await runtime.outcome(before.invocation_id)
+        records = await journal(runtime, before.invocation_id)
+
+    assert outcome.completed
+    assert till.paid == [50]
+    (decided,) = [r for r in records if isinstance(r, ApprovalDecided)]
+    (dispatched,) = [r for r in records if isinstance(r, CallDispatched)]
+    turn = next(r for r in records if isinstance(r, TurnCommitted))
+    assert isinstance(turn.proposal.decision, ToolCalls)
+    (proposed,) = turn.proposal.decision.calls
+    assert isinstance(proposed, ToolCall)
+    assert proposed.arguments == {"amount": 100}
+    assert [a.arguments for a in decided.answers] == [{"amount": 50}]
+    assert dispatched.arguments == {"amount": 50}
+    (seen,) = outcome.history[0].results
+    assert (seen.arguments, seen.output) == ({"amount": 50}, "paid 50")
+
+
+@pytest.mark.parametrize(
+    ("edit", "why"),
+    [
+        ({"amount": "x"}, "amount"),
+        ({"amount": 99999}, "over"),
+        ({"sum": 50}, "amount"),
+        ({"amount": float("nan")}, "nan"),
+    ],
+)
+async def test_b78_an_edit_that_may_not_run_is_refused_to_the_approver(
+    edit: dict[str, JsonValue], why: str
+) -> None:
+    """B78: it does not fit, or today's policy denies it: the proposal is still pending."""
+    till = Till()
+    async with Runtime([till.desk]) as runtime:
+        before = await runtime.run("desk", "the goal")
+        name, shown = before.invocation_id, digest(before)
+        with pytest.raises(RemoteProtocolError, match=why):
+            await runtime.approve(name, shown, by="bo", edits={"c1": edit})
+        with pytest.raises(UnknownProposalError):
+            await runtime.approve(name, shown, by="bo", edits={"ghost": {"amount": 50}})
+        with pytest.raises(UnknownProposalError):
+            await runtime.approve(name, "ghost", by="bo", edits={"c1": {"amount": 50}})
+        assert (await runtime.outcome(name)).reason is Reason.APPROVAL_REQUIRED
+        assert till.paid == []
+        await (await runtime.approve(name, shown, by="bo")).outcome()
+    assert till.paid == [100]
 
 
 async def answers_of(runtime: Runtime, run: Run) -> list[ApprovalDecided]:

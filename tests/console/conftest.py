@@ -15,7 +15,7 @@ import pytest
 
 from loopwright.console import main
 
-OFFICE = Path(__file__).with_name("office.py")
+APPS = ("office.py", "till.py")
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,14 +40,15 @@ class Said:
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """The working directory; `office.py` is there for tests that bring an app."""
+    """The working directory; `office.py` and `till.py` are there for tests that bring an app."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "80")
     for name in ("LOOPWRIGHT_APP", "LOOPWRIGHT_STORE"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setattr(sys, "path", sys.path.copy())
     monkeypatch.setattr(sys, "dont_write_bytecode", True)
-    shutil.copy(OFFICE, tmp_path)
+    for app in APPS:
+        shutil.copy(Path(__file__).with_name(app), tmp_path)
     known = set(sys.modules)
     yield tmp_path
     # The next test's modules have the same names, and other contents.

@@ -22,7 +22,13 @@ def ledger(folder: Path) -> list[str]:
 def test_run_shows_each_step_and_the_answer(cli: Cli, folder: Path) -> None:
     said = cli("run", "refund-desk", f"{GOAL}REQ-01")
     assert (said.code, said.err) == (0, "")
-    for part in ("find_request", "list_payments", "as refund:REQ-01", "reason  completed"):
+    for part in (
+        "find_request",
+        "list_payments",
+        "as refund:REQ-01",
+        "refund:REQ-01 committed",
+        "completed",
+    ):
         assert part in said.out
     assert ledger(folder) == ["refund:REQ-01"]
 
@@ -38,6 +44,13 @@ def test_run_prints_one_object_with_json(cli: Cli) -> None:
     done = cli("run", "refund-desk", f"{GOAL}REQ-03", "--json").json
     assert (done["reason"], done["outcome"], done["steps"]) == ("completed", "finished", 4)
     assert done["output"]["amount"] == "15.50"
+    (paid,) = done["effects"]
+    assert (paid["effect_key"], paid["status"], paid["attempts"]) == (
+        "refund:REQ-03",
+        "committed",
+        1,
+    )
+    assert done["unresolved_effects"] == []
 
 
 def test_run_prints_records_as_lines_with_json_and_watch(cli: Cli) -> None:
@@ -153,7 +166,7 @@ def test_doctor_looks_and_makes_nothing(cli: Cli, folder: Path) -> None:
     )
     assert sorted(folder.iterdir()) == before
     cli("run", "refund-desk", f"{GOAL}REQ-01")
-    assert "schema version 1 and 1 invocations" in cli("doctor").out
+    assert "schema version 2 and 1 invocations" in cli("doctor").out
 
 
 @pytest.mark.parametrize("attribute", ["clerk", "make"])

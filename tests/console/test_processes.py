@@ -84,6 +84,26 @@ def test_ctrl_c_cancels_a_run_durably(cli: Cli, folder: Path) -> None:
     assert [line["reason"] for line in cli("list", "--json").lines] == ["cancelled"]
 
 
+def test_cancel_reaches_an_invocation_that_another_process_runs(cli: Cli, folder: Path) -> None:
+    """Its worker is told through the store, and its outcome is waited for here."""
+    words = ("run", "clerk", "think long", "--app", "office:make", "--json")
+    process = subprocess.Popen(
+        [sys.executable, "-m", "loopwright", *words],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    until = time.monotonic() + 30
+    while not (folder / "asked.txt").exists() and time.monotonic() < until:
+        time.sleep(0.02)
+    identity = cli("list", "--json").json["invocation_id"]
+    said = cli("cancel", identity, "--reason", "sent twice", "--by", "bo", "--app", "office:make")
+    out, errors = process.communicate(timeout=30)
+    assert (process.returncode, errors) == (1, "")
+    assert json.loads(out)["reason"] == "cancelled"
+    assert (said.code, "is told" in said.out, "sent twice" in said.out) == (0, True, True)
+
+
 def test_without_the_extra_one_sentence_says_what_to_install(folder: Path) -> None:
     """The command line needs typer and rich; a plain install does not have them."""
     code = (

@@ -172,7 +172,7 @@ async def test_a_kill_between_payment_and_record_pays_once(path: Path) -> None:
 
     async with Runtime([make_agent(path)], store=SQLiteStore(store)) as runtime:
         with anyio.fail_after(60):
-            while not (runs := await runtime.recover()):  # noqa: ASYNC110 - a lease ends in silence
+            while not (runs := (await runtime.recover()).runs):  # noqa: ASYNC110 - a lease ends in silence
                 await anyio.sleep(0.01)
         outcome = await runs[0].outcome()
     assert settled(outcome).refund_id == "PO-0001"

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Self, TypeVar
+from collections.abc import Iterable, Mapping
+from typing import Any, Self, TypeVar
 
 from loopwright.actors._clock import Instant
 from loopwright.actors._machine import Machine
@@ -14,6 +14,7 @@ from loopwright.protocol import (
     Append,
     Assess,
     Assessed,
+    AttemptId,
     Budget,
     CallId,
     Cancel,
@@ -23,23 +24,35 @@ from loopwright.protocol import (
     Decide,
     Decided,
     DecideFailed,
+    Delivery,
+    EffectEntry,
+    EffectKey,
     Entered,
     Entry,
     Execute,
     Executed,
     Final,
+    Found,
     Grant,
     Input,
+    Interrupt,
     InvocationState,
+    JsonObject,
+    LeaseLost,
+    NotDispatched,
     Observe,
     Observed,
     Outcome,
     Output,
     Proposed,
     Reason,
+    Reconcile,
+    Reconciled,
     Recover,
     Rested,
     RunState,
+    Settle,
+    Snapshot,
     Stalled,
     Start,
     Tick,
@@ -52,7 +65,7 @@ from loopwright.protocol import (
     decode_record,
     fold,
 )
-from machine.samples import calls, judge, ok, started
+from machine.samples import calls, judge, lost, ok, started
 
 T = TypeVar("T", bound=Output)
 Edge = tuple[RunState, type[Input] | type[Entered], RunState]
@@ -66,6 +79,7 @@ class Driver:
         policy: What is forgiven, and the grace periods.
         journal: Go on from these lines, as a new process would, instead of a new invocation.
         hold: Keep commits back until `ack`.
+        known: Results that this process has and could not store.
     """
 
     def __init__(
@@ -75,6 +89,7 @@ class Driver:
         journal: Iterable[bytes] = (),
         *,
         hold: bool = False,
+        known: Iterable[ToolResult] = (),
     ) -> None:
         self.budget = budget or Budget()
         self.policy = policy or Policy()
@@ -88,7 +103,15 @@ class Driver:
         self.edges: set[Edge] = set()
         self.running: dict[str, Execute] = {}
         """Dispatched calls without a result, by call id."""
-        self.machine = self._machine()
+        self.asking: dict[str, Reconcile] = {}
+        """Calls whose owner was asked what became of them and has not answered, by call id."""
+        self.ledger: dict[EffectKey, EffectEntry] = {}
+        """The effect ledger as a store keeps it."""
+        self.outbox: list[Delivery] = []
+        """What the store has to deliver."""
+        self.snapshot: Snapshot | None = None
+        """The last one the store was given."""
+        self.machine = self._machine(known)
 
     # ------------------------------------------------------------ what it does
     def tell(self, message: Input) -> tuple[Output, ...]:
@@ -107,8 +130,12 @@ class Driver:
                 self.pending.append(output.append)
             elif isinstance(output, Execute):
                 self.running[output.call_id] = output
-        if isinstance(message, Executed) and not self._was_late(out):
-            self.running.pop(message.result.call_id, None)
+            elif isinstance(output, Reconcile):
+                self.asking[output.call_id] = output
+        if isinstance(message, Executed | NotDispatched) and not self._was_late(out):
+            self._answered(message.attempt_id, self.running)
+        if isinstance(message, Found) and not self._was_late(out):
+            self._answered(message.attempt_id, self.asking)
         if not self.hold:
             self.ack()
         return out
@@ -127,6 +154,10 @@ class Driver:
         entries = [Entry(decode_record(line), line) for line in append.lines]
         self.journal += entries
         self.commits.append(tuple(entry.record.kind for entry in entries))
+        for effect in append.effects:
+            self.ledger[effect.effect_key] = effect.over(self.ledger.get(effect.effect_key))
+        self.outbox += append.outbox
+        self.snapshot = append.snapshot or self.snapshot
         return append.last_seq
 
     def lose(self, *, fenced: bool = False) -> Self:
@@ -136,10 +167,13 @@ class Driver:
         self.tell(CommitFailed(first.last_seq, "disk full", fenced))
         return self
 
-    def reload(self) -> Driver:
-        """Go on in a new process: everything that is not durable is gone."""
+    def reload(self, known: Iterable[ToolResult] = ()) -> Driver:
+        """Go on in a new process: everything that is not durable, or `known`, is gone."""
         lines = [entry.line for entry in self.journal]
-        return Driver(self.budget, self.policy, lines, hold=self.hold)
+        again = Driver(self.budget, self.policy, lines, hold=self.hold, known=known)
+        again.ledger, again.outbox = dict(self.ledger), list(self.outbox)
+        again.snapshot = self.snapshot
+        return again
 
     def later(self, seconds: float) -> Self:
         """Let time pass, and say so."""
@@ -195,6 +229,34 @@ class Driver:
         self.tell(Executed(execute.turn, execute.attempt_id, result or ok(execute)))
         return self
 
+    def lost(self, call_id: str) -> Self:
+        """Let a running write come to an unknown outcome."""
+        return self.done(call_id, lost(self.running[call_id]))
+
+    def found(self, call_id: str, found: Reconciled) -> Self:
+        """Let the owner of the data say what became of a write."""
+        asked = self.asking[call_id]
+        self.tell(Found(asked.turn, asked.attempt_id, found))
+        return self
+
+    def settle(
+        self, call_id: str, found: Reconciled, turn: int | None = None, by: str = "ann"
+    ) -> Self:
+        """Let a human say what became of a write."""
+        self.tell(Settle(CallId(call_id), found, by, turn))
+        return self
+
+    def refuse_dispatch(self, call_id: str) -> Self:
+        """Let the executor find the lease not safely held."""
+        execute = self.running[call_id]
+        self.tell(NotDispatched(execute.turn, execute.attempt_id, "the lease is stale"))
+        return self
+
+    def lose_lease(self) -> Self:
+        """Let the worker find out that it was away for too long."""
+        self.tell(LeaseLost("no heartbeat in time"))
+        return self
+
     def turn(self, *tools: str) -> Self:
         """Take one whole turn with a batch in which everything works."""
         self.propose(*tools)
@@ -211,12 +273,14 @@ class Driver:
         self.tell(Cancel("not wanted any more", "ann", hard))
         return self
 
-    def approve(self, *call_ids: str, yes: bool = True) -> Self:
+    def approve(
+        self, *call_ids: str, yes: bool = True, edits: Mapping[CallId, JsonObject] | None = None
+    ) -> Self:
         """Let a human answer for these calls, or for all."""
         some = tuple(CallId(call_id) for call_id in call_ids) or None
         proposal = self.machine.folded.proposal()
         assert proposal is not None
-        self.tell(AnswerApproval(proposal.digest, yes, "ann", some))
+        self.tell(AnswerApproval(proposal.digest, yes, "ann", some, edits=edits or {}))
         return self
 
     def reply(self, text: str = "order 7") -> Self:
@@ -266,9 +330,23 @@ class Driver:
         """Name every attempt that was dispatched."""
         return [execute.attempt_id for execute in self.all(Execute)]
 
+    @property
+    def effects(self) -> dict[str, str]:
+        """What is known of each write, by call id."""
+        return {e.call_id: e.status for e in self.machine.folded.business.effects.values()}
+
+    def _answered(self, attempt: AttemptId, waiting: dict[str, Any]) -> None:
+        for call_id, asked in tuple(waiting.items()):
+            if asked.attempt_id == attempt:
+                del waiting[call_id]
+
+    def interrupted(self, *, begun: bool = True) -> list[str]:
+        """Name every attempt that was interrupted though it has begun, or only if it has not."""
+        return [i.attempt_id for i in self.all(Interrupt) if i.begun is begun]
+
     def _was_late(self, out: tuple[Output, ...]) -> bool:
         return [type(output).__name__ for output in out] == ["Late"]
 
-    def _machine(self) -> Machine:
+    def _machine(self, known: Iterable[ToolResult]) -> Machine:
         folded = fold(self.journal) if self.journal else InvocationState(started(self.budget))
-        return Machine(folded, self.policy, worker="w1", fence=1)
+        return Machine(folded, self.policy, worker="w1", fence=1, known=known)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from loopwright.protocol import (
+    Accepted,
     Answer,
     AnswerApproval,
     Assess,
@@ -20,9 +21,12 @@ from loopwright.protocol import (
     Executed,
     Faulty,
     Final,
+    Found,
     Grant,
     Input,
+    LeaseLost,
     Malformed,
+    NotDispatched,
     Observe,
     Observed,
     Output,
@@ -31,22 +35,30 @@ from loopwright.protocol import (
     Recover,
     ResultStatus,
     ServiceFailed,
+    Settle,
     Stalled,
     Start,
     Tick,
     Usage,
     Validate,
     Validated,
+    ValidationVerdict,
+    applied,
+    not_applied,
+    rejected,
+    unknown,
 )
 from machine.driver import Driver
-from machine.places import DEADLINE_IN
-from machine.samples import calls, failed, judge, ok, refusal, started
+from machine.samples import calls, failed, judge, lost, ok, refusal, started
+from machine.ways import DEADLINE_IN
 
 STALLED = Stalled("repeated_plan", "seen before")
 STALE = 99
 """A turn, seq or attempt that nobody waits for."""
 PASSING = (0.0, 0.01, 5.0, 60.0, DEADLINE_IN)
 """Seconds until a tick: nothing due, lingering over, each grace period over, the deadline."""
+
+FINDINGS = (not_applied(), applied("receipt"), unknown("no trace"), rejected("no funds"))
 
 Said = tuple[float, Input]
 """A message, and how much later it comes."""
@@ -63,6 +75,10 @@ def stale() -> list[Said]:
         Observed(STALE),
         Executed(STALE, AttemptId("read#1"), result),
         Executed(1, AttemptId("ghost#1"), result),
+        NotDispatched(STALE, AttemptId("read#1"), "late"),
+        NotDispatched(1, AttemptId("ghost#1"), "late"),
+        Found(STALE, AttemptId("wire#1"), unknown()),
+        Found(1, AttemptId("ghost#1"), applied()),
         Committed(STALE),
         CommitFailed(STALE, "late"),
     ]
@@ -72,10 +88,17 @@ def stale() -> list[Said]:
 def awaited(driver: Driver) -> list[Said]:
     """Make the replies that are most likely waited for: to the last question, and from tools."""
     asked = [o for o in driver.said if isinstance(o, Decide | Validate | Assess | Observe)]
-    made = _replies_to(asked[-1]) if asked and not driver.running else []
+    made = _replies_to(asked[-1]) if asked and not (driver.running or driver.asking) else []
     for execute in driver.running.values():
-        for result in (ok(execute), failed(execute)):
+        results = [ok(execute), failed(execute)]
+        if execute.effect.is_write:
+            results.append(lost(execute))
+        for result in results:
             made.append(Executed(execute.turn, execute.attempt_id, result))
+    for asked in driver.asking.values():
+        made += [Found(asked.turn, asked.attempt_id, found) for found in FINDINGS]
+    for execute in driver.running.values():
+        made.append(NotDispatched(execute.turn, execute.attempt_id, "the lease is stale"))
     return [(0.0, reply) for reply in made]
 
 
@@ -93,7 +116,9 @@ def _replies_to(output: Output) -> list[Input]:
             decisions: list[Proposed] = [
                 calls("read_a", "pay", "read_b", "mail"),
                 calls("transfer_a", "mail", "transfer_b"),
+                calls("wire", "pay", "post_a", "mail"),
                 calls("read_a", "read_b"),
+                calls("mail", "wire_a", "read"),
                 calls("read", "lost"),
                 Clarification("which one?"),
                 Final("done"),
@@ -102,13 +127,22 @@ def _replies_to(output: Output) -> list[Input]:
             decided = [Decided(turn, decision, usage) for decision in decisions]
             return [*decided, DecideFailed(turn, "the provider is down")]
         case Validate(turn=turn):
-            return [Validated(turn, judge(output)), Validated(turn, Faulty("two finals"))]
+            verdicts = [judge(output), at_once(judge(output)), Faulty("two finals")]
+            return [Validated(turn, verdict) for verdict in verdicts]
         case Assess(turn=turn):
             return [Assessed(turn), Assessed(turn, STALLED)]
         case Observe(turn=turn):
             return [Observed(turn), Observed(turn, STALLED)]
         case _:
             return []
+
+
+def at_once(verdict: ValidationVerdict) -> ValidationVerdict:
+    """Plan a batch in one stage, as the planner does not do today: more may be unknown at once."""
+    if not isinstance(verdict, Accepted) or verdict.plan is None:
+        return verdict
+    stage = tuple(index for stage in verdict.plan.stages for index in stage)
+    return Accepted(verdict.plan._replace(stages=(stage,) if stage else ()))
 
 
 def store(driver: Driver) -> list[Said]:
@@ -138,7 +172,18 @@ def people(driver: Driver) -> list[Said]:
         Answer("order 7", "ann"),
         Grant(Budget(max_steps=2), "ann"),
     ]
-    return [(0.0, message) for message in made]
+    return [(0.0, message) for message in [*made, *settlements(driver)]]
+
+
+def settlements(driver: Driver) -> list[Input]:
+    """Make every word on every write there ever was, and on one there never was."""
+    made: list[Input] = [
+        Settle(effect.call_id, found, "ann", turn)
+        for effect in driver.machine.folded.business.effects.values()
+        for found in FINDINGS
+        for turn in (None, effect.turn)
+    ]
+    return [*made, Settle(CallId("ghost"), applied(), "ann")]
 
 
 def runtime(driver: Driver) -> list[Said]:
@@ -147,6 +192,7 @@ def runtime(driver: Driver) -> list[Said]:
         (0.0, Start(started(driver.budget))),
         (0.0, Recover()),
         (0.0, ServiceFailed("Decider", "KeyError: 'x'")),
+        (0.0, LeaseLost("no heartbeat in time")),
         *((seconds, Tick()) for seconds in PASSING),
     ]
 

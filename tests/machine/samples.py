@@ -1,7 +1,8 @@
 """Decisions, plans and results to drive a machine with, and a small validator that makes them.
 
-The name of a tool says what it is: `read…` reads, `pay…` is an idempotent write, `mail…` a
-manual one, `transfer…` an idempotent write a human is asked about, anything else is unknown.
+The name of a tool says what it is: `read…` reads, `pay…` is an idempotent write, `wire…` a
+reconcilable one, `mail…` a manual one, `post…` an idempotent one that goes into the outbox,
+`transfer…` an idempotent write a human is asked about, anything else is unknown.
 """
 
 from __future__ import annotations
@@ -54,8 +55,10 @@ def calls(*names: str) -> ToolCalls:
 
 def effect_of(tool: str) -> Effect:
     """Read the effect class off the name."""
-    if tool.startswith(("pay", "transfer")):
+    if tool.startswith(("pay", "transfer", "post")):
         return Effect.IDEMPOTENT
+    if tool.startswith("wire"):
+        return Effect.RECONCILABLE
     return Effect.MANUAL if tool.startswith("mail") else Effect.READ
 
 
@@ -85,14 +88,17 @@ def plan_of(request: Validate, decision: ToolCalls | RequestApproval) -> Plan:
         elif unknown and effect.is_write:
             refused = refusal(call.call_id, call.tool_name, ResultStatus.NOT_STARTED)
         arguments = call.arguments if isinstance(call, ToolCall) else {}
+        edit = request.edits.get(call.call_id)
         planned.append(
             PlannedCall(
                 call.call_id,
                 call.tool_name,
                 effect,
-                arguments,
+                arguments if edit is None else edit,
                 key if effect.is_write else None,
                 refused,
+                (f"tool:{call.tool_name}",) if call.tool_name.startswith("post") else None,
+                edit is not None,
             )
         )
     runnable = [(i, call.effect) for i, call in enumerate(planned) if call.refused is None]
@@ -126,6 +132,11 @@ def failed(execute: Execute, status: ResultStatus = ResultStatus.ERROR) -> ToolR
     )
 
 
+def lost(execute: Execute) -> ToolResult:
+    """Return what a write returns of which nobody knows whether it took effect."""
+    return failed(execute, ResultStatus.OUTCOME_UNKNOWN)
+
+
 def refusal(call_id: CallId, tool: str, status: ResultStatus) -> ToolResult:
     """Make the result of a call that is not run."""
     error = ToolError(ErrorCategory.INVALID_INPUT, "Refused", "it may not run")
@@ -133,12 +144,15 @@ def refusal(call_id: CallId, tool: str, status: ResultStatus) -> ToolResult:
 
 
 def _known(tool: str) -> bool:
-    return tool.startswith(("read", "pay", "mail", "transfer"))
+    return tool.startswith(("read", "pay", "wire", "mail", "post", "transfer"))
 
 
 def _judge_calls(request: Validate, decision: ToolCalls | RequestApproval) -> ValidationVerdict:
     plan = plan_of(request, decision)
-    bound = [(c.call_id, c.tool_name, c.arguments, "1") for c in plan.calls]
+    bound = [
+        (c.call_id, c.tool_name, c.arguments if isinstance(c, ToolCall) else {}, "1")
+        for c in decision.calls
+    ]
     digest = proposal_digest(bound, "1")
     settled = {*request.approved, *(call_id for call_id, _ in request.denied)}
     asks = tuple(

@@ -3,22 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import cast
+from dataclasses import is_dataclass
+from functools import cache
+from typing import Any, cast
 
 from loopwright.actors._machine import Machine
 from loopwright.protocol import InvocationState
 
 _SCRATCH = {"_out", "trail", "_now", "_allowed"}
 """What only means something while one message is handled."""
+_LEAVES = (str, int, float, bytes, type(None))
 
 
 def snapshot(machine: Machine) -> dict[str, object]:
     """Take down every slot of a machine."""
-    return {name: plain(getattr(machine, name)) for name in _slots(machine) if name not in _SCRATCH}
+    return {
+        name: plain(getattr(machine, name))
+        for name in _slots(type(machine))
+        if name not in _SCRATCH
+    }
 
 
 def plain(value: object) -> object:
     """Turn a value into something that compares by content and can't change any more."""
+    if isinstance(value, _LEAVES):
+        return value
     if isinstance(value, Mapping):
         mapping = cast("Mapping[object, object]", value)
         return {plain(key): plain(item) for key, item in mapping.items()}
@@ -26,12 +35,23 @@ def plain(value: object) -> object:
         return [plain(item) for item in cast("list[object]", value)]
     if isinstance(value, InvocationState):
         # How far its digest has been brought up to date shows nowhere; what it comes to does.
-        parts = (value.protocol, value.business, value.context_digest, value.context_chars)
+        parts = (
+            value.protocol,
+            value.business,
+            value.context_digest,
+            value.context_chars,
+            list(value.turn_seqs),
+            list(value.found_seqs),
+        )
         return [plain(part) for part in parts]
-    if type(value).__module__.startswith("loopwright.") and (slots := _slots(value)):
-        return {name: plain(getattr(value, name)) for name in slots}
-    return value
+    slots = _slots(type(value))
+    return {name: plain(getattr(value, name)) for name in slots} if slots else value
 
 
-def _slots(value: object) -> list[str]:
-    return [name for kind in type(value).__mro__ for name in getattr(kind, "__slots__", ())]
+@cache
+def _slots(kind: type[Any]) -> tuple[str, ...]:
+    """Name what makes up a value of ours; what is frozen stays as it is, and compares by content."""
+    frozen = is_dataclass(kind) and kind.__dataclass_params__.frozen  # type: ignore[attr-defined]  # pyright: ignore[reportAttributeAccessIssue]
+    if frozen or not kind.__module__.startswith("loopwright."):
+        return ()
+    return tuple(name for base in kind.__mro__ for name in getattr(base, "__slots__", ()))

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 from random import Random
+from unittest.mock import patch
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from loopwright.actors import _core
+from loopwright.actors._results import LATE_RESULT
 from loopwright.policy import Policy
 from loopwright.protocol import (
     Answer,
@@ -19,13 +22,14 @@ from loopwright.protocol import (
     Input,
     Recover,
     RunState,
+    Settle,
     Start,
 )
 from machine.driver import Driver
-from machine.messages import awaited, everything, replies
-from machine.places import DEADLINE_IN
+from machine.messages import FINDINGS, awaited, everything, replies
 from machine.samples import started
 from machine.watched import Watched
+from machine.ways import DEADLINE_IN
 
 BUDGETS = st.builds(
     Budget,
@@ -40,6 +44,7 @@ POLICIES = st.builds(
     approval_grace=st.sampled_from([0.0, 60.0]),
     max_repairs=st.integers(0, 2),
     max_faulty_turns=st.sampled_from([3, 9, 0]),
+    max_attempts=st.sampled_from([5, 1, 2]),
 )
 
 
@@ -60,8 +65,14 @@ def step(watched: Watched, random: Random) -> None:
     elif (proposal := run.machine.folded.proposal()) is not None and chance < 0.8:
         calls = (random.choice(proposal.asks).call_id,)
         watched.say(AnswerApproval(proposal.digest, chance < 0.75, "ann", calls))
-    elif run.state.at_rest:
+    elif watched.stranded and not run.pending:
+        watched.revive()
+    elif run.state.at_rest or chance > 0.97:
         go_on: list[Input] = [Answer("that one", "ann"), Grant(Budget(max_steps=2), "ann")]
+        unknown = [e.call_id for e in run.machine.folded.business.effects.values() if not e.settled]
+        if unknown and chance < 0.99:
+            found = random.choice(FINDINGS)
+            go_on.append(Settle(random.choice(unknown), found, random.choice(["ann", LATE_RESULT])))
         watched.say(random.choice(go_on))
     elif expected:
         # What leads on comes first in these lists, and is said more often.
@@ -71,7 +82,7 @@ def step(watched: Watched, random: Random) -> None:
 
 def settle(watched: Watched) -> None:
     """Bring it to rest: recover it if the store was lost, cancel it, and let all report."""
-    if watched.run.state.at_rest and watched.run.machine.folded.protocol.reason is None:
+    if watched.stranded:
         watched.crash()
     run = watched.run
     if run.state is RunState.CREATED and not run.pending:
@@ -95,10 +106,11 @@ def test_no_order_of_messages_breaks_the_machine(
     The messages come from a seed: choices of Hypothesis would rarely lead far enough.
     """
     watched, random = Watched(Driver(budget, policy)), Random(seed)
-    watched.say(Start(started(budget)))
-    for _ in range(steps):
-        step(watched, random)
-    settle(watched)
+    with patch.object(_core, "SNAPSHOT_EVERY", 1):
+        watched.say(Start(started(budget)))
+        for _ in range(steps):
+            step(watched, random)
+        settle(watched)
     assert watched.run.state.at_rest
     assert watched.run.machine.folded.protocol.status == "ended"
 

@@ -37,6 +37,7 @@ PATHS: Mapping[Reason, Callable[[], Driver]] = {
     Reason.CLARIFICATION_REQUIRED: lambda: (
         Driver().start().decide(Clarification("which?")).judged()
     ),
+    Reason.RECONCILIATION_REQUIRED: lambda: Driver().start().propose("mail").lost("mail"),
     Reason.CANCELLED: lambda: Driver().start().cancel().fail_model(),
     Reason.DEADLINE_EXCEEDED: lambda: Driver(
         Budget(deadline=datetime.fromtimestamp(1_000, UTC))

@@ -27,7 +27,10 @@ from loopwright.protocol import (
     RunState,
     ToolCalls,
     Validate,
+    applied,
     encode_record,
+    not_applied,
+    unknown,
 )
 from machine.driver import Driver
 from machine.samples import ok, plan_of, refusal
@@ -44,6 +47,10 @@ def to_the_end(run: Driver) -> Driver:
     for _ in range(20):
         if run.state is RunState.SUSPENDED and run.machine.folded.proposal() is not None:
             run.approve()
+        elif run.machine.folded.protocol.reason is Reason.RECONCILIATION_REQUIRED:
+            before = run.machine.folded.protocol.open
+            assert before is not None
+            run.settle(before.unsettled()[0], applied())
         elif run.state is RunState.SUSPENDED:
             run.reply()
         elif run.state is RunState.FAILED:
@@ -102,18 +109,33 @@ def test_k5_k6_an_idempotent_write_is_dispatched_again_under_the_same_key() -> N
     assert len(run.machine.folded.partial().effects) == 1
 
 
-def test_k5_k6_a_manual_write_is_never_dispatched_again() -> None:
-    """Nobody can say whether it happened: its outcome is unknown, and the batch goes on."""
+def test_k5_k6_a_manual_write_is_never_dispatched_again_unless_a_person_says_so() -> None:
+    """Nobody can say whether it happened: nothing else of the batch runs before a person has."""
     run = recovered(Driver().start().propose("mail", "read")).judged()
+    assert run.executed() == []
+    assert run.reason is Reason.RECONCILIATION_REQUIRED
+    assert run.effects == {"mail": "outcome_unknown"}
+
+    run.settle("mail", applied("seen in the outbox")).judged()
     assert run.executed() == ["read#1"]
     run.done("read")
-    assert run.statuses() == ["outcome_unknown", "ok"]
+    assert run.statuses() == ["ok", "ok"]
+    assert run.turns[0].results[0].output == "seen in the outbox"
     assert run.turns[0].tool_calls == 2
-    assert run.machine.folded.partial().effects[0].status == "outcome_unknown"
+
+
+def test_k5_k6_the_owner_of_the_data_is_asked_first() -> None:
+    """What a reconcilable write came to is asked before anything is dispatched."""
+    run = recovered(Driver().start().propose("wire", "read")).judged()
+    assert run.executed() == []
+    run.found("wire", not_applied())
+    assert run.executed() == ["wire#2"]
+    run.done("wire").done("read")
+    assert run.statuses() == ["ok", "ok"]
 
 
 @pytest.mark.parametrize("whole", [False, True], ids=["call", "decision"])
-def test_k6_a_write_that_is_refused_today_has_an_unknown_outcome(whole: bool) -> None:
+def test_k6_a_write_that_is_refused_today_waits_for_a_person(whole: bool) -> None:
     """Its tool is gone, or its decision is unusable now; but it was dispatched, so it may have run."""
     run = recovered(Driver().start().propose("pay", "read"))
     request = run.last(Validate)
@@ -124,11 +146,15 @@ def test_k6_a_write_that_is_refused_today_has_an_unknown_outcome(whole: bool) ->
         for refused in [refusal(call.call_id, call.tool_name, ResultStatus.UNKNOWN_TOOL)]
     )
     plan = Plan((pay, read), (), b"pay", fault="there is no tool 'pay'")
-    run.judged(Faulty("there is no tool 'pay'") if whole else Accepted(plan))
+    verdict = Faulty("there is no tool 'pay'") if whole else Accepted(plan)
+    run.judged(verdict)
+    assert run.reason is Reason.RECONCILIATION_REQUIRED
+    assert run.effects == {"pay": "outcome_unknown"}
 
+    run.settle("pay", unknown("lost in the mail")).judged(verdict)
     assert run.all(Execute) == []
     assert run.statuses() == ["outcome_unknown", "not_started" if whole else "unknown_tool"]
-    assert [e.status for e in run.machine.folded.partial().effects] == ["outcome_unknown"]
+    assert run.effects == {"pay": "outcome_unknown"}
     assert run.turns[0].fault is not None
 
 

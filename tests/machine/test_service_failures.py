@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from loopwright.protocol import Execute, Interrupt, Late, Reason, RunState, ServiceFailed
+from loopwright.protocol import Execute, Late, Reason, RunState, ServiceFailed
 from machine.driver import Driver
 
 FAILED = ServiceFailed("Validator", "KeyError: 'x'")
@@ -23,7 +23,7 @@ def test_what_runs_is_interrupted_and_given_up(tool: str, status: str) -> None:
     """A write may have happened, a read has not returned; neither is waited for."""
     run = Driver().start().propose(tool, "mail")
     run.tell(FAILED)
-    assert [interrupt.attempt_id for interrupt in run.all(Interrupt)] == [f"{tool}#1"]
+    assert run.interrupted() == [f"{tool}#1"]
     assert run.later(0).reason is Reason.INTERNAL_ERROR
     assert run.statuses() == [status, "not_started"]
     assert len(run.all(Execute)) == 1

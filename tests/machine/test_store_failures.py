@@ -14,16 +14,22 @@ from loopwright.protocol import (
     InvocationStateError,
     Late,
     Reason,
+    Rested,
     RunState,
+    applied,
 )
 from machine.driver import Driver
-from machine.places import PLACES, Place
+from machine.places import PLACES
+from machine.ways import Place
 
 WAITING = [
     place
     for place in PLACES
-    if CommitFailed in place.awaits and place.state is not RunState.CANCELLING
+    if CommitFailed in place.awaits
+    and place.state is not RunState.CANCELLING
+    and not place.state.at_rest
 ]
+CORRECTING = [place for place in PLACES if CommitFailed in place.awaits and place.state.at_rest]
 
 
 @pytest.mark.parametrize("fenced", [False, True], ids=["broken", "fenced"])
@@ -36,6 +42,10 @@ def test_a_failed_commit_ends_it_in_every_place(place: Place, fenced: bool) -> N
     run.lose(fenced=fenced)
     for call_id in list(run.running):
         run.done(call_id)
+    for call_id in list(run.asking):
+        run.found(call_id, applied())
+    if run.state is RunState.CANCELLING:
+        run.fail_model("interrupted")
 
     assert run.reason is (Reason.LEASE_LOST if fenced else Reason.CHECKPOINT_FAILED)
     assert run.outcome.cause == "disk full"
@@ -45,14 +55,28 @@ def test_a_failed_commit_ends_it_in_every_place(place: Place, fenced: bool) -> N
 
 
 def test_only_what_waits_for_the_store_can_lose_it() -> None:
-    """While the model thinks, or a decision is judged, no commit is under way."""
-    states = {place.state for place in WAITING}
+    """While the model thinks, or a decision is judged, only a correction of the ledger may be under way."""
+    states = {place.state for place in WAITING if not place.name.endswith("_corrected")}
     assert states == {
         RunState.CREATED,
         RunState.WAIT_APPROVAL,
         RunState.EXECUTE_TOOL,
+        RunState.RECONCILE,
         RunState.COMPACT_OR_SAVE,
     }
+
+
+@pytest.mark.parametrize("place", CORRECTING, ids=lambda place: place.name)
+def test_what_rests_rests_as_before_if_a_correction_is_lost(place: Place) -> None:
+    """The word was not taken, and nothing else has changed; it is not said a second time here."""
+    run = place.build()
+    before, effects = run.outcome, run.effects
+    run.lose()
+    assert (run.state, run.effects) == (place.state, effects)
+    assert run.last(Rested).durable
+    assert (run.outcome.reason, run.outcome.cause) == (before.reason, before.cause)
+    with pytest.raises(InvocationStateError):
+        run.settle("mail", applied())
 
 
 def test_b60_a_lost_turn_is_surfaced_and_the_model_is_not_asked() -> None:

@@ -6,30 +6,42 @@ from itertools import pairwise
 from typing import Self
 
 from loopwright.protocol import (
+    RECONCILER,
     CallDispatched,
+    CallId,
     Cancel,
     Commit,
     CommitFailed,
     Committed,
     Decide,
     Effect,
+    EffectReconciled,
     Execute,
+    Head,
     Input,
     InvocationEnded,
     Late,
     Output,
     ProtocolError,
     Reason,
+    Reconcile,
     Rested,
     Resumed,
     RunState,
+    Stored,
+    Summary,
     Tick,
     ToolCalls,
+    ToolResult,
     TurnCommitted,
     fold,
+    state_of,
 )
 from machine.driver import Driver
+from machine.samples import INVOCATION
 from machine.snapshot import plain, snapshot
+
+Call = tuple[int, CallId]
 
 
 class Watched:
@@ -44,8 +56,12 @@ class Watched:
         self.run.hold = True
         self.cancelled = False
         """Whether a cancel was accepted and it has not come to rest since."""
-        self.manual: set[tuple[int, str]] = set()
-        """Manual writes that were dispatched, in any process."""
+        self.begun: set[Call] = set()
+        """Writes that may have been handed to their tool."""
+        self.unsaved: tuple[ToolResult, ...] = ()
+        """Results that its last process had and could not store."""
+        self.durable = True
+        """Whether the store says the same of how its last process came to rest."""
         self.next_seq = 1
 
     def say(self, message: Input, after: float = 0.0) -> Self:
@@ -78,15 +94,30 @@ class Watched:
         """Make the oldest commit durable."""
         return self.say(Committed(self.run.store()))
 
+    @property
+    def stranded(self) -> bool:
+        """Whether its process has given it up, and it goes on in the store."""
+        return self.run.state.at_rest and not self.durable
+
     def crash(self) -> Self:
         """Lose everything that is not durable, and go on in a new process."""
+        return self._go_on(())
+
+    def revive(self) -> Self:
+        """Go on in the process that has given it up; it still has what it could not store."""
+        return self._go_on(self.unsaved)
+
+    def _go_on(self, known: tuple[ToolResult, ...]) -> Self:
         time = self.run.time
-        self.run = self.run.reload()
+        self.run, self.unsaved, self.durable = self.run.reload(known), (), True
         self.run.time = time
         self.next_seq = len(self.run.journal) + 1
         self.cancelled = bool(self.run.journal) and (
             self.run.machine.folded.protocol.cancelling is not None
         )
+        if self.run.journal and (turn := self.run.machine.folded.protocol.open) is not None:
+            # A new process cannot know whether it came to that.
+            self.begun |= {(turn.number, call_id) for call_id in turn.dispatched}
         return self
 
     # ------------------------------------------------------------ what must hold
@@ -103,28 +134,65 @@ class Watched:
             case Execute():
                 assert not self.cancelled
                 self._check_execute(output)
+            case Reconcile():
+                call = output.turn, output.call_id
+                assert call in {(d.turn, d.call_id) for d in self._dispatched()}
             case Rested():
                 self.cancelled = False
+                self.unsaved, self.durable = output.unsaved, output.durable
                 self._check_rest(output)
             case _:
                 pass
 
+    def _dispatched(self) -> list[CallDispatched]:
+        return [e.record for e in self.run.journal if isinstance(e.record, CallDispatched)]
+
     def _check_execute(self, execute: Execute) -> None:
+        """A write was announced; and a further attempt is one that its effect class allows."""
         if not execute.effect.is_write:
             return
-        dispatched = [e.record for e in self.run.journal if isinstance(e.record, CallDispatched)]
-        assert any(
-            (d.turn, d.call_id, d.attempt, d.effect_key)
-            == (execute.turn, execute.call_id, execute.attempt, execute.effect_key)
-            for d in dispatched
-        )
-        if execute.effect is Effect.MANUAL:
-            assert (execute.turn, execute.call_id) not in self.manual
-            self.manual.add((execute.turn, execute.call_id))
+        call = execute.turn, execute.call_id
+        last = [d for d in self._dispatched() if (d.turn, d.call_id) == call][-1]
+        assert (last.attempt, last.effect_key) == (execute.attempt, execute.effect_key)
+        if execute.attempt > 1:
+            words = self._words_before(last)
+            if execute.effect is not Effect.IDEMPOTENT:
+                assert words
+                assert words[-1].found.finding == "not_applied"
+            if execute.attempt > self.run.policy.max_attempts:
+                assert any(
+                    word.by != RECONCILER and word.found.finding == "not_applied" for word in words
+                )
+        self.begun.add(call)
+
+    def _words_before(self, dispatch: CallDispatched) -> list[EffectReconciled]:
+        """What was said of the attempt before this one."""
+        words: list[EffectReconciled] = []
+        for entry in self.run.journal:
+            record = entry.record
+            if record == dispatch:
+                break
+            if not isinstance(record, CallDispatched | EffectReconciled):
+                continue
+            if (record.turn, record.call_id) == (dispatch.turn, dispatch.call_id):
+                words = [*words, record] if isinstance(record, EffectReconciled) else []
+        return words
 
     def _check_fold(self) -> None:
-        """The live state is what the journal says, record by record."""
-        assert plain(self.run.machine.folded) == plain(fold(self.run.journal))
+        """The live state is what the journal says, record by record, also with a snapshot of it.
+
+        And the ledger of the store is the ledger of the fold.
+        """
+        run = self.run
+        folded = fold(run.journal)
+        assert plain(run.machine.folded) == plain(folded)
+        assert run.ledger == folded.business.effects
+        if run.snapshot is not None:
+            lines = tuple(entry.line for entry in run.journal)
+            summary = Summary(
+                INVOCATION, Head("desk", "running", None, 0.0), len(lines), 0.0, None, False
+            )
+            assert plain(state_of(Stored(summary, 1, lines, run.snapshot))) == plain(folded)
 
     def _check_rest(self, rested: Rested) -> None:
         folded, reason = self.run.machine.folded, rested.outcome.reason
@@ -133,27 +201,53 @@ class Watched:
         assert p.tool_calls <= p.budget.max_tool_calls
         assert (rested.outcome.partial is None) == (reason is Reason.COMPLETED)
         assert self.run.machine.wake_at is None
+        assert rested.durable == (p.reason is reason)
         if p.reason is not reason:
             # The store is lost: what is durable says nothing of an end.
             return
         assert self.run.pending == []
         self._check_results()
+        self._check_words()
         self._check_endings()
         if p.status == "ended":
             assert p.open is None
             assert "dispatched" not in {effect.status for effect in folded.partial().effects}
+        if reason is Reason.RECONCILIATION_REQUIRED:
+            assert p.open is not None
+            assert p.open.unsettled()
 
     def _check_results(self) -> None:
+        """One result for each call; what may have begun is never called not started."""
         for entry in self.run.journal:
             turn = entry.record
-            if isinstance(turn, TurnCommitted):
-                decision = turn.proposal.decision
-                declared = decision.calls if isinstance(decision, ToolCalls) else ()
-                assert [r.call_id for r in turn.results] == [c.call_id for c in declared]
+            if not isinstance(turn, TurnCommitted):
+                continue
+            decision = turn.proposal.decision
+            declared = decision.calls if isinstance(decision, ToolCalls) else ()
+            assert [r.call_id for r in turn.results] == [c.call_id for c in declared]
+            for result in turn.results:
+                if (turn.turn, result.call_id) in self.begun:
+                    assert result.status != "not_started"
+                    assert result.effect_key is not None
+
+    def _check_words(self) -> None:
+        """Of one attempt there is one word that settles it."""
+        settled: set[Call] = set()
+        for entry in self.run.journal:
+            match entry.record:
+                case CallDispatched(turn=turn, call_id=call_id):
+                    settled.discard((turn, call_id))
+                case EffectReconciled(turn=turn, call_id=call_id, found=found):
+                    assert (turn, call_id) not in settled
+                    if found.finding != "unknown":
+                        settled.add((turn, call_id))
+                case _:
+                    pass
 
     def _check_endings(self) -> None:
-        """After an end comes nothing, or somebody who lets it go on."""
+        """After an end comes nothing but corrections, or somebody who lets it go on."""
         records = [entry.record for entry in self.run.journal]
+        records = [r for r in records if not isinstance(r, EffectReconciled)]
         for record, after in pairwise(records):
             if isinstance(record, InvocationEnded):
                 assert isinstance(after, Resumed)

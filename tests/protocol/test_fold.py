@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from loopwright.protocol import (
+    RECONCILER,
     ApprovalDecided,
     ApprovalRequested,
     Ask,
@@ -16,6 +17,7 @@ from loopwright.protocol import (
     CancelRequested,
     Clarification,
     EffectKey,
+    EffectReconciled,
     Entry,
     Fault,
     Final,
@@ -31,6 +33,7 @@ from loopwright.protocol import (
     ProposalDigest,
     Proposed,
     Reason,
+    Reconciled,
     Record,
     ResultStatus,
     Resumed,
@@ -41,8 +44,12 @@ from loopwright.protocol import (
     TurnCommitted,
     TurnProposed,
     Usage,
+    applied,
     encode_record,
     fold,
+    not_applied,
+    rejected,
+    unknown,
 )
 
 A, B = CallId("a"), CallId("b")
@@ -81,7 +88,7 @@ def paid(status: ResultStatus, key: EffectKey | None = KEY) -> ToolResult:
 
 
 PROPOSED = TurnProposed(1, proposal(), 0.0)
-DISPATCHED = CallDispatched(1, A, 1, "pay", {}, KEY, 0.0)
+DISPATCHED = CallDispatched(1, A, 1, "pay", {"n": 7}, KEY, 0.0)
 ASKED = ApprovalRequested(1, DIGEST, (Ask(A, "pay", {}, "much"), Ask(B, "read", {}, "why")), 0.0)
 
 
@@ -137,20 +144,129 @@ def test_write_ahead_records_matter_until_the_turn_is_committed() -> None:
         (ResultStatus.OK, "committed"),
         (ResultStatus.ERROR, "rejected"),
         (ResultStatus.OUTCOME_UNKNOWN, "outcome_unknown"),
-        (ResultStatus.NOT_STARTED, None),
+        (ResultStatus.NOT_STARTED, "not_applied"),
     ],
 )
 def test_the_effect_ledger_says_what_is_known_of_each_write(
-    status: ResultStatus, known: str | None
+    status: ResultStatus, known: str
 ) -> None:
-    """From its dispatch on; what was never started is taken back."""
+    """From its dispatch on; what was announced and never made is not applied."""
     assert [e.status for e in state(PROPOSED, DISPATCHED).partial().effects] == ["dispatched"]
     for records in (
         (PROPOSED, DISPATCHED, CallCompleted(1, paid(status), 0.0)),
         (PROPOSED, DISPATCHED, turn(1, results=(paid(status),))),
     ):
         effects = state(*records).partial().effects
-        assert [effect.status for effect in effects] == ([known] if known else [])
+        assert [effect.status for effect in effects] == [known]
+        assert effects[0].settled == (known != "outcome_unknown")
+        # What only the dispatch knows is kept.
+        assert (effects[0].attempts, effects[0].arguments) == (1, {"n": 7})
+
+
+LOST = ResultStatus.OUTCOME_UNKNOWN
+
+
+def said(found: Reconciled, by: str = "ann") -> EffectReconciled:
+    """Say what became of the payment."""
+    return EffectReconciled(1, A, "pay", KEY, found, by, 0.0)
+
+
+@pytest.mark.parametrize("completed", [False, True])
+def test_a_dispatched_write_is_unsettled_until_there_is_a_last_word(completed: bool) -> None:
+    """Its outcome may be journaled as unknown, or not at all; a reconciler's `unknown` is no word."""
+    before = (PROPOSED, DISPATCHED, *([CallCompleted(1, paid(LOST), 0.0)] if completed else ()))
+
+    def unsettled(*words: EffectReconciled) -> tuple[CallId, ...]:
+        turn = state(*before, *words).protocol.open
+        assert turn is not None
+        return turn.unsettled()
+
+    assert unsettled() == (A,)
+    assert unsettled(said(unknown(), RECONCILER)) == (A,)
+    assert unsettled(said(unknown())) == ()
+    assert unsettled(said(not_applied(), RECONCILER)) == ()
+    assert unsettled(said(unknown(), RECONCILER), said(applied("r"))) == ()
+
+
+def test_a_new_attempt_forgets_what_was_said_of_the_one_before() -> None:
+    """A finding is about one dispatch; the ledger counts them."""
+    again = CallDispatched(1, A, 2, "pay", {"n": 7}, KEY, 0.0)
+    folded = state(
+        PROPOSED, DISPATCHED, CallCompleted(1, paid(LOST), 0.0), said(not_applied()), again
+    )
+    turn = folded.protocol.open
+    assert turn is not None
+    assert (turn.found, turn.results, turn.unsettled()) == ({}, {}, (A,))
+    (effect,) = folded.partial().effects
+    assert (effect.status, effect.attempts) == ("dispatched", 2)
+
+
+def test_a_word_on_a_turn_of_long_ago_corrects_the_ledger_and_the_history() -> None:
+    """The turn's results, and with them the digest of what a model is shown; nothing else."""
+    committed = turn(1, results=(paid(LOST),))
+    before = state(committed, turn(2))
+    after = state(committed, turn(2), said(applied("receipt 9")))
+
+    result = after.history()[0].results[0]
+    assert (result.status, result.output, result.effect) == ("ok", "receipt 9", None)
+    assert after.history()[0].record.results[0].status is LOST
+    (effect,) = after.partial().effects
+    assert (effect.status, effect.receipt, effect.turn) == ("committed", "receipt 9", 1)
+    assert after.context_digest != before.context_digest
+    assert (after.protocol.turn, after.protocol.open) == (2, None)
+    assert [t.number for t in after.history()] == [1, 2]
+
+
+@pytest.mark.parametrize(
+    ("found", "status", "effect"),
+    [
+        (rejected("no funds"), "error", "rejected"),
+        (not_applied(), "error", "not_applied"),
+        (unknown("nobody knows"), "outcome_unknown", "outcome_unknown"),
+    ],
+)
+def test_what_a_corrected_result_says(found: Reconciled, status: str, effect: str) -> None:
+    """`not_applied` is a failure that may be tried again; a later word goes before an earlier one."""
+    folded = state(turn(1, results=(paid(LOST),)), said(found))
+    (result,) = folded.history()[0].results
+    assert (result.status, result.effect_status) == (status, effect)
+    assert folded.partial().effects[0].status == effect
+    if found.finding == "not_applied":
+        assert result.error is not None
+        assert result.error.retryable
+    corrected = state(turn(1, results=(paid(LOST),)), said(found), said(applied("r")))
+    assert corrected.history()[0].outputs() == {A: "r"}
+
+
+def test_the_order_of_turns_and_words_is_in_the_digest() -> None:
+    """Whoever was asked before the word was shown something else than who was asked after it."""
+    first, second, word = turn(1, results=(paid(LOST),)), turn(2), said(applied("r"))
+    digests = {
+        state(first, second).context_digest,
+        state(first, word, second).context_digest,
+        state(first, second, word).context_digest,
+    }
+    assert len(digests) == 3
+
+
+def test_the_digest_does_not_depend_on_when_it_is_asked_for() -> None:
+    """It is brought up to date lazily, and is the same."""
+    records = (turn(1, results=(paid(LOST),)), turn(2), said(applied("r")), turn(3))
+    asked = state()
+    for record in records:
+        asked.apply(Entry(record, encode_record(record)))
+        assert asked.context_digest
+    assert asked.context_digest == state(*records).context_digest
+
+
+def test_edits_are_kept_by_call() -> None:
+    """Only where a human has changed something, and only the answer that stands."""
+    answers = (CallAnswer(A, True, {"n": 5}), CallAnswer(B, True))
+    decided = ApprovalDecided(1, DIGEST, answers, "ann", 0.0)
+    late = ApprovalDecided(1, DIGEST, (CallAnswer(A, True, {"n": 9}),), "bob", 0.0)
+    turn_ = state(PROPOSED, ASKED, decided, late).protocol.open
+    assert turn_ is not None
+    assert turn_.edits() == {A: {"n": 5}}
 
 
 def test_a_sentence_is_no_effect() -> None:
@@ -250,6 +366,9 @@ def test_an_end_carries_answer_reason_and_cause() -> None:
         ((DISPATCHED,), "a record of turn 1, not open"),
         ((PROPOSED, turn(1), CallCompleted(1, paid(ResultStatus.OK), 0.0)), "not open"),
         ((ASKED,), "not open"),
+        ((said(applied()),), "a finding of turn 1, not there"),
+        ((PROPOSED, EffectReconciled(2, A, "pay", KEY, applied(), "ann", 0.0)), "not there"),
+        ((turn(1), EffectReconciled(0, A, "pay", KEY, applied(), "ann", 0.0)), "not there"),
         ((STARTED,), "starts it a second time"),
     ],
 )

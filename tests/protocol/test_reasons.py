@@ -31,7 +31,7 @@ def test_every_ending_has_a_reason() -> None:
     by_outcome = {ending: [r for r in Reason if r.outcome is ending] for ending in Ending}
     assert by_outcome[Ending.FINISHED] == [Reason.COMPLETED]
     assert by_outcome[Ending.CANCELLED] == [Reason.CANCELLED]
-    assert len(by_outcome[Ending.SUSPENDED]) == 2
+    assert len(by_outcome[Ending.SUSPENDED]) == 3
 
 
 def test_what_is_suspended_can_go_on_and_what_is_over_cannot() -> None:

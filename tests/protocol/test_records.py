@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import get_args
+from dataclasses import replace
+from typing import Any, cast, get_args
 
 import orjson
 import pytest
@@ -18,7 +19,9 @@ from loopwright.protocol import (
     CallDispatched,
     CallId,
     CancelRequested,
+    Effect,
     EffectKey,
+    EffectReconciled,
     ErrorCategory,
     Fault,
     Final,
@@ -33,6 +36,7 @@ from loopwright.protocol import (
     Proposal,
     ProposalDigest,
     Reason,
+    Reconciled,
     Record,
     ResultStatus,
     Resumed,
@@ -47,8 +51,13 @@ from loopwright.protocol import (
     TurnProposed,
     Usage,
     Verdict,
+    applied,
     decode_record,
+    effects_of,
     encode_record,
+    not_applied,
+    rejected,
+    unknown,
 )
 
 C1, C2 = CallId("c1"), CallId("c2")
@@ -65,6 +74,16 @@ PROPOSAL = Proposal(
     CALLS, Usage(9, 1, estimated=True), "m1", "r1", 2, "ctx", (Verdict(C1, "ask", "over", "much"),)
 )
 OK = ToolResult(C1, "pay", ResultStatus.OK, {"receipt": "ü\u2028"}, attempts=2, effect_key=KEY)
+LOST = ToolResult(
+    C1,
+    "pay",
+    ResultStatus.OUTCOME_UNKNOWN,
+    error=ToolError(ErrorCategory.INTERNAL, "OutcomeUnknown", "no answer"),
+    attempts=2,
+    effect_key=KEY,
+    arguments={"amount": 5},
+)
+QUEUED = ToolResult(C1, "pay", ResultStatus.OK, {"queued": KEY}, effect_key=KEY, effect="prepared")
 BAD = ToolResult(
     C2,
     "read",
@@ -86,13 +105,20 @@ RECORDS: tuple[Record, ...] = (
     ),
     NoticeInjected(2, "soft_stop", "come to an end", 1.0),
     TurnProposed(1, PROPOSAL, 1.0),
-    CallDispatched(1, C1, 2, "pay", {"amount": 7}, KEY, 1.0),
+    CallDispatched(1, C1, 2, "pay", {"amount": 7}, KEY, 1.0, Effect.RECONCILABLE),
     CallCompleted(1, OK, 1.0),
+    CallCompleted(1, LOST, 1.0),
+    EffectReconciled(1, C1, "pay", KEY, applied({"receipt": 7}), "ann", 1.0),
+    EffectReconciled(1, C1, "pay", KEY, rejected("no funds"), "reconciler", 1.0),
+    EffectReconciled(1, C1, "pay", KEY, not_applied(), "reconciler", 1.0),
+    EffectReconciled(1, C1, "pay", KEY, unknown("no trace"), "late result", 1.0),
     TurnCommitted(1, PROPOSAL, (OK, BAD), 1, 0.25, 1.0, Fault("call", "no JSON")),
+    TurnCommitted(1, PROPOSAL, (LOST, QUEUED, BAD), 2, 0.25, 1.0),
     TurnCommitted(2, Proposal(Malformed("no JSON", "{"), Usage()), (), 0, 0.25, 1.0),
     TurnCommitted(3, Proposal(Final("done", {"n": 1}), Usage()), (), 0, 0.1 + 0.2, 1e9 + 1 / 3),
     ApprovalRequested(1, DIGEST, (Ask(C1, "pay", {"amount": 7}, "over"),), 1.0),
     ApprovalDecided(1, DIGEST, (CallAnswer(C1, False),), "ann", 1.0, "too much"),
+    ApprovalDecided(1, DIGEST, (CallAnswer(C1, True, {"amount": 5}),), "ann", 1.0),
     Suspended(Reason.CLARIFICATION_REQUIRED, 0.5, 1.0, "which?"),
     Resumed("ann", 1.0, "order 7", Budget(max_steps=5)),
     CancelRequested("enough", "ann", 1.0),
@@ -114,6 +140,90 @@ def test_every_record_is_tried() -> None:
     kinds = {type(record): record.kind for record in RECORDS}
     assert set(kinds) == set(get_args(Record))
     assert len(set(kinds.values())) == len(kinds)
+
+
+def older(record: Record, *fields: str) -> bytes:
+    """Write a record as code did that did not know these fields, wherever they stand."""
+
+    def without(value: Any) -> Any:
+        if isinstance(value, list):
+            return [without(item) for item in cast("list[Any]", value)]
+        if isinstance(value, dict):
+            items = cast("dict[str, Any]", value).items()
+            return {key: without(item) for key, item in items if key not in fields}
+        return value
+
+    return orjson.dumps(without(orjson.loads(encode_record(record))))
+
+
+def test_a_line_of_before_effect_classes_still_reads() -> None:
+    """What it does not say is taken at its strictest: a write nobody can be asked about."""
+    record = CallDispatched(1, C1, 2, "pay", {}, KEY, 1.0, Effect.IDEMPOTENT)
+    read = decode_record(older(record, "effect"))
+    assert read == replace(record, effect=Effect.MANUAL)
+
+
+@pytest.mark.parametrize(
+    "record",
+    [
+        CallCompleted(1, OK, 1.0),
+        TurnCommitted(1, PROPOSAL, (OK, BAD), 1, 0.25, 1.0, Fault("call", "no JSON")),
+        TurnCommitted(2, Proposal(Malformed("no JSON", "{"), Usage()), (), 0, 0.25, 1.0),
+    ],
+)
+def test_a_result_of_before_the_ledger_had_all_its_words_still_reads(record: Record) -> None:
+    """No word on the effect, and no edited arguments, means that there were none."""
+    assert decode_record(older(record, "effect", "normalized")) == decode_record(
+        older(record, "normalized")
+    )
+
+
+def test_an_answer_of_before_edits_still_reads() -> None:
+    """It was for what was proposed."""
+    record = ApprovalDecided(1, DIGEST, (CallAnswer(C1, True),), "ann", 1.0)
+    assert decode_record(older(record, "arguments")) == record
+
+
+@pytest.mark.parametrize(
+    ("result", "status"),
+    [
+        (OK, "committed"),
+        (replace(OK, status=ResultStatus.ERROR), "rejected"),
+        (replace(OK, status=ResultStatus.NOT_STARTED), "not_applied"),
+        (replace(OK, status=ResultStatus.ERROR, effect="not_applied"), "not_applied"),
+        (replace(OK, status=ResultStatus.DENIED, effect="not_applied"), "not_applied"),
+        (LOST, "outcome_unknown"),
+        (QUEUED, "prepared"),
+    ],
+)
+def test_what_a_result_says_of_its_effect(result: ToolResult, status: str) -> None:
+    """The status says it, unless the result says more; the same in an open turn and at its end."""
+    assert result.effect_status == status
+    for record in (
+        CallCompleted(1, result, 1.0),
+        TurnCommitted(1, PROPOSAL, (result, BAD), 1, 0.25, 1.0),
+    ):
+        (entry,) = effects_of(record)
+        assert (entry.effect_key, entry.status, entry.turn, entry.call_id) == (KEY, status, 1, C1)
+
+
+@pytest.mark.parametrize(
+    ("found", "by", "last", "status"),
+    [
+        (applied("r"), "reconciler", True, "committed"),
+        (rejected("no"), "reconciler", True, "rejected"),
+        (not_applied(), "reconciler", True, "not_applied"),
+        (unknown(), "reconciler", False, "outcome_unknown"),
+        (unknown(), "ann", True, "outcome_unknown"),
+        (applied("r"), "late result", True, "committed"),
+    ],
+)
+def test_whose_word_is_the_last_one(found: Reconciled, by: str, last: bool, status: str) -> None:
+    """A reconciler that cannot tell leaves it to a person, and a person's word stands."""
+    word = EffectReconciled(1, C1, "pay", KEY, found, by, 1.0)
+    (entry,) = effects_of(word)
+    assert (word.last_word, entry.status) == (last, status)
+    assert entry.receipt == found.receipt
 
 
 @pytest.mark.parametrize("record", RECORDS, ids=lambda record: record.kind)

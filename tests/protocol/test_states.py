@@ -13,13 +13,18 @@ from loopwright.protocol import (
     AnswerApproval,
     CallState,
     Cancel,
+    CommitFailed,
+    Committed,
     Decided,
     Entered,
     Executed,
+    Found,
     Grant,
     Input,
+    LeaseLost,
     Recover,
     RunState,
+    Settle,
     Start,
     Tick,
 )
@@ -80,10 +85,17 @@ def test_cancelling_leads_to_an_end_and_nowhere_else() -> None:
 
 
 def test_only_people_move_what_is_at_rest() -> None:
-    """No reply and no timer wakes it; what is finished or cancelled stays so."""
+    """No reply and no timer wakes it; what is finished or cancelled stays so.
+
+    A word on a write of long ago is stored, and it goes on resting.
+    """
+    people, store = {Cancel, Answer, AnswerApproval, Settle, Grant}, {Committed, CommitFailed}
     for state in RESTING:
-        assert set(TABLE[state]) <= {Cancel, Answer, AnswerApproval, Grant}
-    assert TABLE[RunState.FINISHED] == TABLE[RunState.CANCELLED] == {}
+        assert set(TABLE[state]) <= people | store
+        assert all(TABLE[state][trigger] == {state} for trigger in store)
+    for state in (RunState.FINISHED, RunState.CANCELLED):
+        assert TABLE[state] == {key: {state} for key in (Settle, Committed, CommitFailed)}
+    assert TABLE[RunState.FAILED][Settle] == {RunState.FAILED}
 
 
 def test_it_begins_in_one_place() -> None:
@@ -97,14 +109,29 @@ def test_replies_are_taken_where_they_are_waited_for() -> None:
     stop = RunState.CANCELLING
     assert {s for s in RunState if Decided in TABLE[s]} == {RunState.MODEL_THINKING, stop}
     assert {s for s in RunState if Executed in TABLE[s]} == {RunState.EXECUTE_TOOL, stop}
+    assert {s for s in RunState if Found in TABLE[s]} == {RunState.RECONCILE, stop}
 
 
-def test_a_call_is_settled_once_and_a_dispatched_one_only_settles() -> None:
-    """No call is dispatched twice in one process, or planned anew."""
+@pytest.mark.parametrize("state", WORKING)
+def test_a_lost_lease_stops_it_everywhere(state: RunState) -> None:
+    """Nothing is dispatched any more by who may not own it; while cancelling, as at any time."""
+    assert TABLE[state][LeaseLost] == {RunState.CANCELLING}
+    assert RunState.FAILED in TABLE[RunState.CANCELLING][LeaseLost]
+
+
+def test_a_ledger_can_be_corrected_in_every_state_but_the_first() -> None:
+    """Nobody who knows what became of a write has to wait for the invocation to be at rest."""
+    without = {s for s in RunState if Settle not in TABLE[s]}
+    assert without == {RunState.CREATED, RunState.PREPARE_CONTEXT, RunState.OBSERVE}
+
+
+def test_only_what_is_unknown_is_planned_again() -> None:
+    """A call that is settled has its one result; a dispatched one reports, or is unknown."""
     assert set(CALL_TABLE) == set(CallState)
     assert CALL_TABLE[CallState.SETTLED] == frozenset()
-    assert CALL_TABLE[CallState.DISPATCHED] == {CallState.SETTLED}
-    assert all(CallState.PLANNED not in targets for targets in CALL_TABLE.values())
+    assert CALL_TABLE[CallState.DISPATCHED] == {CallState.UNKNOWN, CallState.SETTLED}
+    again = {state for state, targets in CALL_TABLE.items() if CallState.PLANNED in targets}
+    assert again == {CallState.UNKNOWN}
 
 
 def test_the_tables_cannot_be_changed() -> None:

@@ -34,8 +34,8 @@ class MeanwhileStore(WrappedStore):
         super().__init__(SQLiteStore(path))
         self._meanwhile = meanwhile
 
-    async def invocations(self, **wanted: Any) -> Sequence[Summary]:
-        listed = await self.inner.invocations(**wanted)
+    async def orphans(self, *args: Any, **wanted: Any) -> Sequence[Summary]:
+        listed = await self.inner.orphans(*args, **wanted)
         await self._meanwhile()
         return listed
 
@@ -54,7 +54,7 @@ async def left_running(path: Path, *agents: str) -> list[str]:
 async def test_what_is_damaged_or_of_another_agent_does_not_stop_recovery(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The newest are looked at first: one without its agent here, then one that is damaged."""
+    """One without its agent here, and one that is damaged, are left; the latter is logged."""
     path = tmp_path / "store.db"
     good, damaged, _ = await left_running(path, "desk", "desk", "stranger")
     with closing(sqlite3.connect(path)) as db, db:
@@ -82,5 +82,5 @@ async def test_what_another_worker_has_ended_meanwhile_needs_no_recovery(tmp_pat
                 await run.outcome()
 
     async with Runtime([desk()], store=MeanwhileStore(path, settle)) as runtime:
-        assert await runtime.recover() == []
+        assert (await runtime.recover()).runs == ()
         assert (await runtime.outcome(left)).completed

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextvars
 from collections.abc import AsyncGenerator, Coroutine
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
@@ -14,19 +15,26 @@ from loopwright.protocol import (
     CallId,
     Decide,
     Effect,
+    EffectKey,
     Execute,
     Executed,
+    Found,
     History,
     Interrupt,
     InvocationId,
     JsonObject,
+    JsonValue,
+    Lease,
     Principal,
+    Reconcile,
+    Reconciled,
     ToolResult,
     attempt_id,
 )
 from loopwright.testing import Probe, VirtualClock, settle
 
 INVOCATION: Final = InvocationId("inv-1")
+LEASE: Final = Lease(INVOCATION, "w1", 1)
 
 
 def execute(
@@ -45,6 +53,7 @@ def execute(
         arguments or {},
         None,
         Principal(),
+        LEASE,
     )
 
 
@@ -62,14 +71,37 @@ def decide(turn: int = 1, *, notice: str | None = None, context_chars: int = 0) 
     )
 
 
+def held(_lease: Lease) -> bool:
+    """Say that a lease is safely held."""
+    return True
+
+
+def unheard(_order: Execute, _output: JsonValue) -> None:
+    """Take no notice of a late result."""
+
+
 class ExecutorBench:
     """One executor, on a clock of its own, and a probe that is told its answers."""
 
     def __init__(self, system: ActorSystem, tool: AnyTool) -> None:
         self.tool = tool
         self.clock = VirtualClock()
+        self.foreign = contextvars.copy_context()
         self.asker = Probe(system)
-        self.ref: ActorRef[Any] = system.start(ToolExecutor, tool, self.clock)
+        self.held = True
+        """Whether the lease is safely held."""
+        self.late: list[tuple[Execute, JsonValue]] = []
+        """What writes returned after nobody waited any more."""
+        self.ref: ActorRef[Any] = system.start(
+            ToolExecutor, tool, self.clock, self._holds, self._late
+        )
+
+    def _holds(self, lease: Lease) -> bool:
+        assert lease == LEASE
+        return self.held
+
+    def _late(self, order: Execute, output: JsonValue) -> None:
+        self.late.append((order, output))
 
     def start(self, call_id: str = "c1", *, attempt: int = 1, **arguments: Any) -> None:
         """Order an attempt, and don't wait."""
@@ -81,6 +113,24 @@ class ExecutorBench:
         name = attempt_id(CallId(call_id), attempt)
         order = Interrupt(INVOCATION, 1, name, self.tool.name)
         self.ref.tell(Request(order, self.asker.ref))
+
+    def ask(self, call_id: str = "c1", *, attempt: int = 1, key: str = "order:7") -> None:
+        """Ask what became of an attempt, and don't wait."""
+        identity = CallId(call_id)
+        name = attempt_id(identity, attempt)
+        order = Reconcile(INVOCATION, 1, identity, name, self.tool.name, EffectKey(key))
+        self.ref.tell(Request(order, self.asker.ref, self.foreign))
+
+    async def found(self, call_id: str = "c1", *, attempt: int = 1) -> Reconciled:
+        """Ask what became of an attempt; return the one answer."""
+        before = len(self.asker.messages)
+        self.ask(call_id, attempt=attempt)
+        messages = await self.asker.received(before + 1)
+        assert len(messages) == before + 1
+        found = messages[-1]
+        assert isinstance(found, Found)
+        assert (found.turn, found.attempt_id) == (1, attempt_id(CallId(call_id), attempt))
+        return found.found
 
     async def run(self, call_id: str = "c1", *, attempt: int = 1, **arguments: Any) -> ToolResult:
         """Run an attempt to its answer; no time passes."""
@@ -104,6 +154,11 @@ class ExecutorBench:
     def answered(self) -> list[ToolResult]:
         """The answers so far."""
         return [executed.result for executed in self.asker.messages]
+
+    @property
+    def findings(self) -> list[Reconciled]:
+        """What was found so far."""
+        return [found.found for found in self.asker.messages]
 
     @property
     def statuses(self) -> list[tuple[str, str]]:
@@ -155,6 +210,9 @@ def escaping(main: Coroutine[Any, Any, None]) -> BaseException | None:
 
 def _run(main: Coroutine[Any, Any, None]) -> None:
     loop = asyncio.new_event_loop()
+    # That nobody retrieved the interrupt from its task is not told: its traceback would be made
+    # whenever the garbage is collected, and CPython 3.11 fails if that happens amid an `ast.parse`.
+    loop.set_exception_handler(lambda _loop, _context: None)
     task = loop.create_task(main)
     try:
         loop.run_until_complete(task)

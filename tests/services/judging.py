@@ -11,7 +11,7 @@ from loopwright import (
     ToolCalls,
     tool,
 )
-from loopwright.actors import Validator
+from loopwright.actors._judge import Judge
 from loopwright.protocol import (
     Accepted,
     BrokenCall,
@@ -56,14 +56,18 @@ PAY = call("p", "pay", order="7")
 MAIL = call("m", "mail", to="ann")
 
 
+ANSWERS = ("approved", "denied", "digest", "edits")
+"""What goes with the request, not with the policy."""
+
+
 def judge(decision: Decision, *, output: Any = None, **options: Any) -> ValidationVerdict:
     """Judge a decision of an agent with the policy; answers of humans go along."""
-    request = {key: options.pop(key) for key in ("approved", "denied", "digest") if key in options}
+    request = {key: options.pop(key) for key in ANSWERS if key in options}
     agent = Agent(
         "desk", model=ScriptedModel([]), tools=TOOLS, output=output, policy=Policy(**options)
     )
     order = Validate(INVOCATION, 1, decision, Principal("ann"), **request)
-    return Validator(agent).judge(order)
+    return Judge(agent).judge(order)
 
 
 def plan_of(*calls: ToolCall | BrokenCall, **options: Any) -> Plan:

@@ -13,7 +13,7 @@ from loopwright.actors import AnyTool, ToolExecutor
 from loopwright.actors.kernel import ActorSystem, Request
 from loopwright.protocol import Executed, ToolError
 from loopwright.testing import Probe, VirtualClock, settle
-from services.bench import error_type, escaping, execute, executor
+from services.bench import error_type, escaping, execute, executor, held, unheard
 
 pytestmark = pytest.mark.anyio
 
@@ -100,10 +100,63 @@ async def test_a_write_that_was_torn_off_has_an_unknown_outcome(
     assert error_type(result) == type(error).__name__
 
 
-async def test_a_write_that_raises_has_failed() -> None:
-    """An exception is the body's word that it failed."""
-    async with executor(raising(ValueError("no"), write=True)) as bench:
+@pytest.mark.parametrize("sync", [False, True])
+@pytest.mark.parametrize(
+    "error",
+    [
+        ValueError("no"),
+        PermissionError("no"),
+        ToolFailure("busy", category="transient", retryable=True),
+        OSError("disk"),
+    ],
+    ids=repr,
+)
+async def test_a_write_that_raises_has_failed(error: Exception, sync: bool) -> None:
+    """An exception is the body's word that it failed, unless it says that it cannot know."""
+    async with executor(raising(error, write=True, sync=sync)) as bench:
         assert (await bench.run()).status == "error"
+
+
+@pytest.mark.parametrize("sync", [False, True])
+@pytest.mark.parametrize(
+    "error",
+    [
+        TimeoutError("no answer"),
+        ConnectionResetError("gone"),
+        BrokenPipeError("gone"),
+        ConnectionError("gone"),
+        ExceptionGroup("g", [TimeoutError("no answer")]),
+    ],
+    ids=repr,
+)
+async def test_a_write_whose_line_went_dead_has_an_unknown_outcome(
+    error: Exception, sync: bool
+) -> None:
+    """The request may have arrived: only its answer has not."""
+    async with executor(raising(error, write=True, sync=sync)) as bench:
+        result = await bench.run()
+
+    assert result.status == "outcome_unknown"
+    assert result.error is not None
+    assert result.error.category == "transient"
+    assert result.attempts == 1
+
+
+async def test_a_tool_that_knows_better_says_so() -> None:
+    """It was refused before it was sent, say: a `ToolFailure` is its word that it failed."""
+
+    @tool(effect="manual")
+    async def pay() -> None:
+        try:
+            raise ConnectionRefusedError("nobody listens")
+        except ConnectionError as error:
+            raise ToolFailure("not sent", category="unavailable", retryable=True) from error
+
+    async with executor(pay) as bench:
+        result = await bench.run()
+
+    assert result.status == "error"
+    assert described(result.error) == ("unavailable", "ToolFailure", "not sent", True)
 
 
 @pytest.mark.parametrize("sync", [False, True])
@@ -120,7 +173,7 @@ def test_a_keyboard_interrupt_reaches_the_loops_caller(sync: bool, grouped: bool
             asker = Probe(system)
             asked.append(asker)
             made = raising(error, sync=sync)
-            ref = system.start(ToolExecutor, made, VirtualClock())
+            ref = system.start(ToolExecutor, made, VirtualClock(), held, unheard)
             ref.tell(Request(execute(made), asker.ref))
             await asyncio.Event().wait()
 

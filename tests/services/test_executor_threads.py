@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 
 from loopwright import tool
 from loopwright.actors import AnyTool
 from loopwright.testing import settle
-from services.bench import effect_of, error_type, executor
+from services.bench import ExecutorBench, effect_of, error_type, executor
 
 pytestmark = pytest.mark.anyio
 
@@ -88,7 +88,7 @@ async def test_a_body_may_return_something_to_await() -> None:
 
 @pytest.mark.parametrize("write", [False, True])
 async def test_a_blocking_body_that_is_late_is_abandoned(floor: Floor, write: bool) -> None:
-    """B88: the answer comes in time, and the late result is dropped."""
+    """B88: the answer comes in time, and there is no second one."""
     async with executor(blocking(floor, write=write)) as bench:
         bench.start("a", who="a")
         await floor.full(1)
@@ -111,6 +111,72 @@ async def test_a_blocking_body_that_is_interrupted(floor: Floor, write: bool) ->
         (result,) = await bench.results(1)
 
     assert result.status == ("outcome_unknown" if write else "cancelled")
+
+
+async def late(
+    bench: ExecutorBench, floor: Floor, *, interrupted: bool = False, attempt: int = 1
+) -> None:
+    """Abandon an attempt, then let its body go on; the only thread has come to the next one then."""
+    bench.start("a", attempt=attempt, who="a")
+    await floor.full(1)
+    if interrupted:
+        bench.interrupt("a", attempt=attempt)
+    else:
+        await bench.clock.advance(10)
+    await bench.results(1)
+    assert bench.late == []
+    floor.leave.set()
+    await bench.run("b", who="b")
+
+
+@pytest.mark.parametrize("interrupted", [False, True])
+@pytest.mark.parametrize("write", [False, True])
+async def test_a_late_result_of_a_write_is_told(
+    floor: Floor, write: bool, interrupted: bool
+) -> None:
+    """Its thread has gone on: that it has worked after all settles it. A late read is nobody's."""
+    async with executor(blocking(floor, write=write)) as bench:
+        await late(bench, floor, interrupted=interrupted, attempt=2)
+
+    told = [(order.call_id, order.attempt, output) for order, output in bench.late]
+    assert told == ([("a", 2, "a")] if write else [])
+
+
+async def test_what_was_in_time_is_not_told_again(floor: Floor) -> None:
+    """Its answer was the result."""
+    floor.leave.set()
+    async with executor(blocking(floor, write=True)) as bench:
+        assert (await bench.run("a", who="a")).ok
+        assert (await bench.run("b", who="b")).ok
+    assert bench.late == []
+
+
+async def nothing() -> None:
+    raise AssertionError
+
+
+def fails() -> object:
+    raise ValueError("late")
+
+
+@pytest.mark.parametrize(
+    ("body", "told"),
+    [(fails, []), (nothing, []), (object, [{"unserializable": "object"}])],
+    ids=["fails", "has not run", "no JSON"],
+)
+async def test_what_a_late_body_has_told(
+    floor: Floor, body: Callable[[], object], told: list[object]
+) -> None:
+    """A failure says nothing: it may have taken effect before. A coroutine is closed, and never runs."""
+
+    @tool(effect="manual", timeout=10, max_concurrency=1)
+    def t(who: str) -> object:
+        floor.stand(who)
+        return body() if who == "a" else None
+
+    async with executor(t) as bench:
+        await late(bench, floor)
+    assert [output for _, output in bench.late] == told
 
 
 @pytest.mark.parametrize("write", [False, True])

@@ -7,9 +7,14 @@ from typing import Any
 import pytest
 
 from loopwright import (
+    Agent,
+    Budget,
+    Policy,
+    Principal,
     RequestApproval,
     ToolCalls,
 )
+from loopwright.actors._judge import Judge
 from loopwright.policy import Access, Allow, Deny, over, tool_named, writes
 from loopwright.policy import Ask as AskHuman
 from loopwright.protocol import (
@@ -17,11 +22,18 @@ from loopwright.protocol import (
     Ask,
     CallId,
     Decision,
+    InvocationStarted,
+    JsonObject,
+    Plan,
     ProposalDigest,
+    RemoteProtocolError,
     ResultStatus,
+    ToolCall,
     Verdict,
 )
-from services.judging import FIND, MAIL, PAY, asked, call, fates, judge, message_of, plan_of
+from loopwright.testing import ScriptedModel
+from services.bench import INVOCATION
+from services.judging import FIND, MAIL, PAY, TOOLS, asked, call, fates, judge, message_of, plan_of
 
 
 def test_rules_decide_on_what_would_run() -> None:
@@ -188,3 +200,132 @@ def test_an_approval_does_not_outlive_a_policy_that_denies() -> None:
     assert isinstance(verdict, Accepted)
     assert verdict.plan is not None
     assert fates(verdict.plan) == [ResultStatus.DENIED.value]
+
+
+# ---------------------------------------------------------------- edits
+def at_most(limit: int) -> Any:
+    """Deny what is more than that."""
+
+    def too_much(access: Access) -> bool:
+        amount = access.arguments.get("amount")
+        return isinstance(amount, int) and amount > limit
+
+    return too_much
+
+
+def approved(edits: dict[str, JsonObject], **options: Any) -> Plan:
+    """Propose both writes, and let a human approve both with these edits."""
+    given: dict[str, Any] = {**ASK_WRITES, **options}
+    digest = asked(BOTH, **ASK_WRITES).digest
+    verdict = judge(BOTH, digest=digest, approved=(CallId("p"), CallId("m")), edits=edits, **given)
+    assert isinstance(verdict, Accepted)
+    assert verdict.plan is not None
+    return verdict.plan
+
+
+def test_an_edited_call_runs_as_it_was_approved() -> None:
+    """B78: the digest is that of the proposal, and only the edited call has changed."""
+    plan = approved({"p": {"order": "8", "amount": 5}})
+
+    assert fates(plan) == ["runs", "runs"]
+    assert [call.edited for call in plan.calls] == [True, False]
+    assert plan.calls[0].arguments == {"order": 8, "amount": 5}
+    assert plan.calls[0].effect_key == "order:8"
+    assert plan.calls[1].arguments == {"to": "ann"}
+
+
+def test_edits_are_judged_under_todays_policy() -> None:
+    """B78: what was fine when it was approved, and is denied today, does not run."""
+    plan = approved({"p": {"order": 7, "amount": 99_999}}, deny=[at_most(1_000)])
+
+    assert fates(plan) == ["denied", "runs"]
+    assert not plan.calls[0].edited
+    # The model has done nothing wrong.
+    assert plan.fault is None
+
+
+def test_edits_that_no_longer_fit_the_tool_do_not_run() -> None:
+    """Its schema has changed since they were approved."""
+    plan = approved({"p": {"order": "none"}})
+
+    assert fates(plan) == ["invalid_arguments", "runs"]
+    assert not plan.calls[0].edited
+
+
+def test_edits_of_what_is_denied_do_not_run() -> None:
+    """An answer is a yes or a no, whatever goes with it."""
+    digest = asked(BOTH, **ASK_WRITES).digest
+    verdict = judge(
+        BOTH,
+        digest=digest,
+        approved=(CallId("m"),),
+        denied=((CallId("p"), "bo"),),
+        edits={"p": {"order": 8}},
+        **ASK_WRITES,
+    )
+    assert isinstance(verdict, Accepted)
+    assert verdict.plan is not None
+    assert fates(verdict.plan) == ["denied", "runs"]
+
+
+def test_edits_for_another_proposal_are_void() -> None:
+    """The human is asked again, about what was proposed."""
+    needed = asked(
+        BOTH,
+        digest=ProposalDigest("other"),
+        approved=(CallId("p"), CallId("m")),
+        edits={"p": {"order": 8}},
+        **ASK_WRITES,
+    )
+    assert [ask.arguments for ask in needed.asks] == [{"order": 7, "amount": 1}, {"to": "ann"}]
+    assert not any(call.edited for call in needed.plan.calls)
+
+
+def test_edits_do_not_revive_what_is_refused_anyway() -> None:
+    """A call that could not run as it was proposed was not put to anybody."""
+    decision = ToolCalls((PAY, call("x", "nothing")))
+    verdict = judge(
+        decision,
+        digest=ProposalDigest("any"),
+        approved=(CallId("p"),),
+        edits={"p": {"order": 8}, "x": {}},
+        **ASK_WRITES,
+    )
+    assert isinstance(verdict, Accepted)
+    assert verdict.plan is not None
+    assert fates(verdict.plan) == ["not_started", "unknown_tool"]
+
+
+def check(arguments: JsonObject, tool_name: str = "pay", **options: Any) -> JsonObject:
+    """Check what a human wants to run instead of the payment."""
+    agent = Agent("desk", model=ScriptedModel([]), tools=TOOLS, policy=Policy(**options))
+    started = InvocationStarted(
+        INVOCATION, "desk", "1", "1", "goal", Principal("ann"), Budget(), 0.0
+    )
+    return Judge(agent).check_edit(started, 1, ToolCall(CallId("p"), tool_name, arguments))
+
+
+def test_an_edit_is_shown_as_it_will_run() -> None:
+    """After defaults and coercion; that a human has to be asked about it goes without saying."""
+    assert check({"order": "8"}, **ASK_WRITES) == {"order": 8, "amount": 1}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "tool_name", "options", "problem"),
+    [
+        ({"order": "x"}, "pay", {}, "edits.p: order: Input should be a valid integer"),
+        ({}, "pay", {}, "edits.p: order: Field required"),
+        ({"order": 1, "more": 1}, "pay", {}, "edits.p: more: Unexpected keyword argument"),
+        ({"order": 1, "amount": 99_999}, "pay", {"deny": [at_most(1_000)]}, "denied by too_much"),
+        ({"order": 1}, "gone", {}, "there is no tool 'gone'"),
+        ({"order": 1}, "keyless", {}, "the effect key of tool 'keyless' is 1"),
+    ],
+)
+def test_an_edit_that_could_not_run_is_refused_to_whoever_approves(
+    arguments: JsonObject, tool_name: str, options: dict[str, Any], problem: str
+) -> None:
+    """B78: it is their mistake, not the model's: a typed error, and the proposal still waits."""
+    with pytest.raises(RemoteProtocolError) as caught:
+        check(arguments, tool_name, **options)
+    assert str(caught.value).startswith("edits.p: ")
+    assert problem in str(caught.value)

@@ -12,9 +12,32 @@ from typing import Annotated, Any, Literal, cast
 import pytest
 from pydantic import BaseModel, Field
 
-from loopwright import ConfigurationError, ToolContext, ToolFailure, tool
+from loopwright import (
+    Agent,
+    ConfigurationError,
+    Principal,
+    Reconciled,
+    ToolCalls,
+    ToolContext,
+    ToolFailure,
+    applied,
+    tool,
+)
 from loopwright.actors import AnyTool
-from loopwright.protocol import Effect, ErrorCategory, JsonObject
+from loopwright.actors._judge import Judge
+from loopwright.actors._tool import InvalidArgumentsError
+from loopwright.protocol import (
+    Accepted,
+    CallId,
+    Effect,
+    ErrorCategory,
+    InvocationId,
+    JsonObject,
+    PlannedCall,
+    ToolCall,
+    Validate,
+)
+from loopwright.testing import ScriptedModel
 
 
 class Colour(Enum):
@@ -75,6 +98,19 @@ _missing.__annotations__["x"] = "Nowhere"
         (
             {"effect": "read", "effect_key": str},
             "tool 'plain' is a read with an effect key; drop one of the two",
+        ),
+        (
+            {"effect": "read", "writes": list},
+            "tool 'plain' is a read that writes; drop writes=, or declare its effect",
+        ),
+        ({"effect": "read", "dispatch": "outbox"}, "tool 'plain' is read and cannot go through "),
+        (
+            {"effect": Effect.MANUAL, "dispatch": "outbox"},
+            "tool 'plain' is manual and cannot go through the outbox, which delivers at least once; ",
+        ),
+        (
+            {"effect": "idempotent", "dispatch": "later"},
+            "tool 'plain' has dispatch='later'; give 'call' or 'outbox'",
         ),
         (
             {"effect": "read", "timeout": 0},
@@ -265,3 +301,150 @@ def test_a_failure_says_its_category() -> None:
     assert ToolFailure("no", retryable=True).retryable
     with pytest.raises(ValueError, match="nonsense"):
         ToolFailure("no", category="nonsense")
+
+
+# ---------------------------------------------------------------- reconcilers
+def _ask(_key: str) -> Reconciled:
+    return applied()
+
+
+def test_a_reconcilable_tool_is_asked_by_its_reconciler() -> None:
+    """What decorates it stays the function it was."""
+    made = tool(effect="reconcilable")(plain)
+    assert made.reconcile(_ask) is _ask
+    assert made.reconciler is _ask
+
+
+@pytest.mark.parametrize("effect", [e for e in Effect if e is not Effect.RECONCILABLE], ids=str)
+def test_only_a_reconcilable_tool_is_asked(effect: Effect) -> None:
+    """For any other class nobody would ask it: a reconciler there is a mistake."""
+    made = tool(effect=effect)(plain)
+    text = f"tool 'plain' is {effect.value}; only a reconcilable one is asked"
+    with pytest.raises(ConfigurationError, match=text):
+        made.reconcile(_ask)
+    assert made.reconciler is None
+
+
+def test_a_tool_has_one_reconciler() -> None:
+    """Of two, one would never be asked."""
+    made = tool(effect="reconcilable")(plain)
+    made.reconcile(_ask)
+    with pytest.raises(ConfigurationError, match="tool 'plain' has two reconcilers; drop one"):
+        made.reconcile(_ask)
+
+
+def test_a_reconcilable_tool_without_a_reconciler_is_refused_at_registration() -> None:
+    """Not at the first crash: the error names the decorator."""
+    made = tool(effect="reconcilable")(plain)
+    with pytest.raises(
+        ConfigurationError,
+        match=r"^agent 'desk': tool 'plain' is reconcilable and cannot be asked; .*@plain.reconcile$",
+    ):
+        Agent("desk", model=ScriptedModel([]), tools=[made])
+    made.reconcile(_ask)
+    assert Agent("desk", model=ScriptedModel([]), tools=[made]).tools["plain"] is made
+
+
+# ---------------------------------------------------------------- the outbox, and what is touched
+@pytest.mark.parametrize("effect", ["idempotent", "reconcilable"])
+def test_what_can_be_delivered_more_than_once_may_go_through_the_outbox(effect: str) -> None:
+    """The downstream deduplicates by effect key, or can be asked."""
+    assert tool(effect=effect, dispatch="outbox")(plain).outbox
+    assert not tool(effect=effect)(plain).outbox
+
+
+def pay(order: int, amount: int = 1) -> None: ...
+
+
+def _order(a: Any) -> list[str]:
+    return [f"order:{a.order}"]
+
+
+def _both(a: Any) -> set[str]:
+    return {f"order:{a.order}", "account"}
+
+
+def _twice(_a: Any) -> list[str]:
+    return ["b", "a", "b"]
+
+
+@pytest.mark.parametrize(
+    ("writes", "touched"),
+    [
+        (None, ("tool:pay",)),
+        (_order, ("order:7",)),
+        (_both, ("account", "order:7")),
+        (_twice, ("a", "b")),
+    ],
+)
+def test_what_a_call_touches(writes: Any, touched: tuple[str, ...]) -> None:
+    """Sorted, once each; without `writes`, all calls of the tool share one thing."""
+    made = tool(effect="idempotent", writes=writes)(pay)
+    _, checked = made.check({"order": 7})
+    assert made.resources_of(checked) == touched
+
+
+def _fails(a: Any) -> Any:
+    return a.nothing
+
+
+def _nothing(_a: Any) -> Any:
+    return None
+
+
+def _mixed(_a: Any) -> Any:
+    return [1, "a"]
+
+
+def _number(_a: Any) -> Any:
+    return [7]
+
+
+def _text(_a: Any) -> Any:
+    return "order:7"
+
+
+@pytest.mark.parametrize(
+    ("writes", "problem"),
+    [
+        (_fails, "the resources of tool 'pay' failed with AttributeError: "),
+        (_nothing, "the resources of tool 'pay' failed with TypeError: "),
+        (_mixed, "the resources of tool 'pay' failed with TypeError: "),
+        (_number, "the resources of tool 'pay' are [7]; writes must return texts"),
+        (_text, "the resources of tool 'pay' are 'order:7'; writes must return"),
+    ],
+)
+def test_what_cannot_be_said_to_be_touched_does_not_run(writes: Any, problem: str) -> None:
+    """A write must not go out in a made-up order."""
+    made = tool(effect="idempotent", writes=writes, dispatch="outbox")(pay)
+    _, checked = made.check({"order": 7})
+    with pytest.raises(InvalidArgumentsError) as caught:
+        made.resources_of(checked)
+    assert str(caught.value).startswith(problem)
+
+
+def planned(made: AnyTool) -> PlannedCall:
+    """Have a call judged."""
+    agent = Agent("desk", model=ScriptedModel([]), tools=[made])
+    call = ToolCall(CallId("p"), "pay", {"order": 7})
+    request = Validate(InvocationId("i1"), 1, ToolCalls((call,)), Principal())
+    verdict = Judge(agent).judge(request)
+    assert isinstance(verdict, Accepted)
+    assert verdict.plan is not None
+    return verdict.plan.calls[0]
+
+
+def test_only_an_outbox_call_is_planned_as_one() -> None:
+    """With what it touches; the others say nothing of it."""
+    made = tool(effect="idempotent", writes=_order, dispatch="outbox")(pay)
+    assert planned(made).outbox == ("order:7",)
+    assert planned(tool(effect="idempotent", writes=_order)(pay)).outbox is None
+
+
+def test_an_outbox_call_of_which_nobody_can_say_what_it_touches_is_refused() -> None:
+    """The model is told, as for an effect key that cannot be made."""
+    made = tool(effect="idempotent", writes=_text, dispatch="outbox")(pay)
+    call = planned(made)
+    assert call.outbox is None
+    assert call.refused is not None
+    assert call.refused.status == "invalid_arguments"

@@ -17,6 +17,7 @@ from loopwright import (
     ToolCalls,
 )
 from loopwright.actors import Validator
+from loopwright.actors._judge import Judge
 from loopwright.actors.kernel import ActorSystem, ChildSpec, Request
 from loopwright.policy import Access, writes
 from loopwright.protocol import (
@@ -178,7 +179,7 @@ def test_without_tools_none_are_available() -> None:
     """The model is told so; a name of any length is echoed bounded."""
     agent = Agent("desk", model=ScriptedModel([]))
     order = Validate(INVOCATION, 1, ToolCalls((call("x", "y" * 500),)), Principal())
-    verdict = Validator(agent).judge(order)
+    verdict = Judge(agent).judge(order)
 
     assert isinstance(verdict, Accepted)
     assert verdict.plan is not None

@@ -6,6 +6,7 @@ import pytest
 
 from loopwright.protocol import InvocationId
 from loopwright.stores import MemoryStore, Store
+from loopwright.testing import WrappedStore
 from loopwright.testing._conformance import StoreConformance
 from loopwright.testing._conformance_base import append, created
 
@@ -13,6 +14,13 @@ from loopwright.testing._conformance_base import append, created
 class TestMemoryStore(StoreConformance):
     async def make_store(self) -> Store:
         return MemoryStore()
+
+
+class TestWrappedStore(StoreConformance):
+    """What hands everything on keeps every promise as well."""
+
+    async def make_store(self) -> Store:
+        return WrappedStore(MemoryStore())
 
 
 @pytest.mark.anyio
@@ -35,7 +43,7 @@ def test_an_append_never_suspends() -> None:
 @pytest.mark.anyio
 async def test_a_heartbeat_runs_out_by_the_clock_handed_in() -> None:
     now = 100.0
-    store = MemoryStore(wall=lambda: now)
+    store = MemoryStore(clock=lambda: now)
     await store.open()
     await store.append([created("a")])
     await store.heartbeat("w1", 10)

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
-import os
 import sqlite3
-import threading
 from pathlib import Path
 
 import pytest
@@ -43,45 +40,6 @@ class TestSQLiteStoreOnLoop(TestSQLiteStore):
         monkeypatch.setattr("loopwright.stores._sqlite_group.INLINE_SECONDS", 60.0)
 
 
-def test_a_store_may_be_closed_and_opened_in_another_event_loop(tmp_path: Path) -> None:
-    store = SQLiteStore(tmp_path / "agents.db")
-
-    async def write(name: str) -> int:
-        await store.open()
-        await store.append([created(name)])
-        listed = await store.invocations()
-        await store.close()
-        return len(listed)
-
-    assert [asyncio.run(write(name)) for name in "abc"] == [1, 2, 3]
-
-
-@pytest.mark.anyio
-async def test_closing_ends_the_threads_and_leaves_one_file(tmp_path: Path) -> None:
-    before = threading.active_count()
-    store = SQLiteStore(tmp_path / "agents.db")
-    await store.open()
-    await store.append([created("a")])
-    assert threading.active_count() == before + 2
-    await store.close()
-    assert threading.active_count() == before
-    assert os.listdir(tmp_path) == ["agents.db"]
-
-
-@pytest.mark.anyio
-async def test_a_cancelled_close_is_finished_by_the_next_one(tmp_path: Path) -> None:
-    before = threading.active_count()
-    store = SQLiteStore(tmp_path / "agents.db")
-    await store.open()
-    closing = asyncio.create_task(store.close())
-    await asyncio.sleep(0)
-    closing.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await closing
-    await store.close()
-    assert threading.active_count() == before
-
-
 @pytest.mark.anyio
 @pytest.mark.parametrize("inline_seconds", [0.0, 60.0], ids=["thread", "loop"])
 async def test_a_file_that_stays_locked_is_a_transient_error(
@@ -106,7 +64,7 @@ async def test_a_file_that_stays_locked_is_a_transient_error(
 @pytest.mark.anyio
 async def test_a_heartbeat_runs_out_by_the_clock_handed_in(tmp_path: Path) -> None:
     now = 100.0
-    store = SQLiteStore(tmp_path / "agents.db", wall=lambda: now)
+    store = SQLiteStore(tmp_path / "agents.db", clock=lambda: now)
     await store.open()
     await store.append([created("a")])
     await store.heartbeat("w1", 10)

@@ -160,7 +160,7 @@ def test_a_row_that_cannot_have_been_written_is_an_error(path: Path, damage: str
     "damage",
     [
         "UPDATE invocations SET fence = 'x'",
-        "UPDATE invocations SET owner = 'w'; INSERT INTO workers VALUES('w', 'x')",
+        "UPDATE invocations SET owner = 'w'; INSERT INTO workers VALUES('w', 'x', '')",
     ],
 )
 def test_a_lease_that_cannot_have_been_given_is_an_error(path: Path, damage: str) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 import anyio
 import pytest
 
-from loopwright.protocol import InvocationId
+from loopwright.protocol import InvocationId, LeaseHeldError
 from loopwright.stores import SQLiteStore
 from loopwright.testing._conformance_base import created, kinds
 
@@ -104,4 +104,33 @@ async def test_what_was_acknowledged_survives_a_kill(tmp_path: Path, acknowledge
     assert stored.summary.owner == "worker-victim"
     lease = await store.acquire(InvocationId("victim"), "rescuer")
     assert lease.fence == 2
+    await store.close()
+
+
+async def test_a_killed_process_keeps_what_it_holds_until_its_heartbeat_runs_out(
+    tmp_path: Path,
+) -> None:
+    """Both processes measure it by one clock, and both know who holds what."""
+    path = tmp_path / "agents.db"
+    process = start("claim", path, "victim")
+    assert process.stdout is not None
+    assert await anyio.to_thread.run_sync(process.stdout.readline) == "first\n"
+    process.kill()
+    await end(process)
+
+    store = SQLiteStore(path)
+    await store.open()
+    with pytest.raises(LeaseHeldError, match="worker-victim"):
+        await store.acquire(InvocationId("victim"), "rescuer")
+    assert list(await store.orphans(["desk"])) == []
+    assert list(await store.claim("rescuer", ["desk"])) == []
+    await store.close()
+
+    store = SQLiteStore(path, clock=lambda: time.monotonic() + 61)
+    await store.open()
+    assert [one.invocation_id for one in await store.orphans(["desk"])] == ["victim"]
+    (claimed,) = await store.claim("rescuer", ["desk"])
+    assert (claimed.delivery.effect_key, claimed.attempt) == ("first", 2)
+    ledger = [(fact.entry.status, fact.entry.attempts) for _, fact in await store.effects()]
+    assert ledger == [("prepared", 0), ("dispatched", 2)]
     await store.close()

@@ -2,7 +2,9 @@
 
 `append PATH NAME RUNS COUNT` makes RUNS invocations and appends COUNT times to each, at once;
 `endless PATH NAME` appends until it is killed, and prints each seq that was acknowledged;
-`idle PATH NAME` appends once, says so, and waits for its standard input to end.
+`idle PATH NAME` appends once, says so, and waits for its standard input to end;
+`claim PATH NAME` says it is alive for a minute, puts two deliveries of one resource into the outbox,
+claims what it can, says so, and waits for its standard input to end.
 """
 
 from __future__ import annotations
@@ -12,6 +14,7 @@ import sys
 
 from loopwright.protocol import Append, Head, InvocationId
 from loopwright.stores import SQLiteStore
+from loopwright.testing._conformance_base import delivery, queued
 
 START = Head("desk", "running", None, 1.0)
 
@@ -49,6 +52,15 @@ async def main(command: str, path: str, name: str, *numbers: str) -> None:
             print("idle", flush=True)
             sys.stdin.read()
             await append(store, name, 2)
+        case "claim":
+            await store.heartbeat(f"worker-{name}", 60)
+            deliveries = [delivery(name, key, "order:7") for key in ("first", "second")]
+            await store.append(
+                [queued(name, 1, *deliveries, head=START)._replace(worker=f"worker-{name}")]
+            )
+            claimed = await store.claim(f"worker-{name}", ["desk"])
+            print(*(one.delivery.effect_key for one in claimed), flush=True)
+            sys.stdin.read()
         case _:
             raise SystemExit(f"unknown command {command!r}")
     await store.close()

@@ -102,7 +102,7 @@ async def work(store: Path, shop: Path, seed: int, started: int) -> None:
         NAME,
         model=RuleModel(),
         tools=make_tools(SlowShop(shop, random.Random(seed)), 0.0),
-        policy=Policy(ask=[over(LIMIT)]),
+        policy=Policy(ask=[over(LIMIT)], max_attempts=2 * KILLS),
         budget=Budget(max_steps=12),
         output=Settlement,
     )

@@ -52,6 +52,22 @@ def test_an_unreadable_script_is_a_failure_in_one_line(pytester: pytest.Pytester
     result.stdout.fnmatch_lines(["*answer.script.yaml:2: gaol: is not a known key*"])
 
 
+def test_a_loopwright_that_cannot_be_imported_is_a_failure_like_any_other(
+    pytester: pytest.Pytester,
+) -> None:
+    """Not an INTERNALERROR of pytest, which would end all other tests."""
+    script(pytester, "answer", PASSING)
+    pytester.makeconftest(
+        "import sys\n"
+        "def pytest_runtest_call(item):\n"
+        "    sys.modules['loopwright.testing'] = sys.modules['loopwright.protocol'] = None\n"
+    )
+    result = run(pytester)
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["*ModuleNotFoundError*"])
+    result.stdout.no_fnmatch_line("*INTERNALERROR*")
+
+
 AGENTS = """
 from loopwright import Agent, tool
 from loopwright.testing import ScriptedModel

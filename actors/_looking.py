@@ -1,0 +1,67 @@
+"""What a runtime reads from its store for people who look, whoever is at work on it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from loopwright.protocol import (
+    EffectFact,
+    EffectKey,
+    EffectStatus,
+    InvocationId,
+    InvocationState,
+    Status,
+    Summary,
+    state_of,
+)
+from loopwright.stores import Store, all_effects, all_invocations
+
+
+class Looking:
+    """The part of a runtime that only reads.
+
+    Args:
+        store: Where invocations are kept.
+    """
+
+    def __init__(self, store: Store) -> None:
+        self.store = store
+        """Where invocations are kept."""
+
+    async def state(self, invocation_id: str) -> InvocationState:
+        """Read an invocation back from its journal: everything that is durable of it.
+
+        Raises:
+            InvocationNotFoundError: If there is none.
+        """
+        return state_of(await self.store.load(InvocationId(invocation_id)))
+
+    async def invocations(
+        self, *, status: Status | None = None, agent: str | None = None
+    ) -> list[Summary]:
+        """List all invocations, newest first."""
+        return await all_invocations(self.store, status=status, agent=agent)
+
+    async def effects(
+        self,
+        *,
+        invocation_id: str | None = None,
+        effect_key: str | None = None,
+        tool: str | None = None,
+        statuses: Sequence[EffectStatus] | None = None,
+    ) -> list[EffectFact]:
+        """Query the effect ledger over all invocations, last announced first.
+
+        Args:
+            invocation_id: Only of this invocation.
+            effect_key: Only of this business mutation, whichever invocation made it.
+            tool: Only of this tool.
+            statuses: Only in these; `UNSETTLED` are those somebody may have to look at.
+        """
+        return await all_effects(
+            self.store,
+            invocation_id=None if invocation_id is None else InvocationId(invocation_id),
+            effect_key=None if effect_key is None else EffectKey(effect_key),
+            tool_name=tool,
+            statuses=statuses,
+        )

@@ -1,0 +1,140 @@
+"""The results the runtime makes itself: for calls that did not run, or of which nobody knows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+from loopwright.protocol import (
+    UNSETTLED,
+    CallId,
+    Effect,
+    EffectEntry,
+    ErrorCategory,
+    PlannedCall,
+    ResultStatus,
+    ToolError,
+    ToolResult,
+)
+
+LATE_RESULT: Final = "late result"
+"""Who said what became of a write, where it did itself, after nobody waited for it any more."""
+WORKER_GONE: Final = "the worker that dispatched it is gone"
+ABANDONED: Final = "it did not report in time and was abandoned"
+ABANDONED_ASKING: Final = "its downstream was asked, and did not answer in time"
+
+
+def outcome_unknown(call: PlannedCall, attempts: int, why: str) -> ToolResult:
+    """Make the result of a dispatched write about which nothing is known."""
+    text = f"{why}; it may or may not have taken effect"
+    return ToolResult(
+        call.call_id,
+        call.tool_name,
+        ResultStatus.OUTCOME_UNKNOWN,
+        error=ToolError(ErrorCategory.INTERNAL, "OutcomeUnknown", text),
+        attempts=attempts,
+        effect_key=call.effect_key,
+        arguments=call.arguments if call.edited else None,
+    )
+
+
+def unknown_calls(calls: Iterable[tuple[CallId, str]]) -> str:
+    """Name the calls, each with its tool, that somebody has to settle."""
+    return ", ".join(f"{call_id} ({tool_name})" for call_id, tool_name in calls)
+
+
+def cancelled(call: PlannedCall, attempts: int) -> ToolResult:
+    """Make the result of a read that was interrupted and did not end."""
+    text = "it was interrupted, did not end in time, and was abandoned"
+    error = ToolError(ErrorCategory.TRANSIENT, "Cancelled", text)
+    return ToolResult(
+        call.call_id, call.tool_name, ResultStatus.CANCELLED, error=error, attempts=attempts
+    )
+
+
+def not_started(call: PlannedCall, *, prepared: bool = False) -> ToolResult:
+    """Make the result of a call that was never handed to its tool.
+
+    Args:
+        call: The call.
+        prepared: Whether its dispatch is journaled; the result then takes that back.
+    """
+    error = ToolError(ErrorCategory.TRANSIENT, "NotStarted", "the batch ended before it was run")
+    return ToolResult(
+        call.call_id,
+        call.tool_name,
+        ResultStatus.NOT_STARTED,
+        error=error,
+        effect_key=call.effect_key if prepared else None,
+    )
+
+
+def queued(call: PlannedCall, *, again: bool = False) -> ToolResult:
+    """Make the result of a write that goes into the outbox.
+
+    Args:
+        call: The write.
+        again: Whether the same mutation is there already; it is not put there a second time.
+    """
+    return ToolResult(
+        call.call_id,
+        call.tool_name,
+        ResultStatus.OK,
+        {"queued": call.effect_key},
+        effect_key=None if again else call.effect_key,
+        effect=None if again else "prepared",
+        arguments=call.arguments,
+    )
+
+
+def withheld(
+    call: PlannedCall,
+    turn: int,
+    ledger: Iterable[EffectEntry],
+    batch: Iterable[PlannedCall],
+    results: Mapping[CallId, ToolResult],
+) -> ToolResult | None:
+    """Say why a write must not be dispatched now, if so: it may be, or is, in effect already.
+
+    Args:
+        call: The write.
+        turn: Its turn.
+        ledger: What is known of the invocation's writes.
+        batch: The calls of its batch.
+        results: Of its batch, which the ledger may not hold yet.
+    """
+    if call.effect is Effect.IDEMPOTENT:
+        return None
+    known = {entry.effect_key: entry for entry in ledger}
+    for other in batch:
+        result = results.get(other.call_id)
+        if result is not None and (key := result.effect_key) is not None:
+            known[key] = EffectEntry(
+                key,
+                other.tool_name,
+                turn,
+                other.call_id,
+                result.effect_status,
+                arguments=other.arguments,
+            )
+    for entry in known.values():
+        if (entry.turn, entry.call_id) == (turn, call.call_id):
+            continue
+        same = entry.effect_key == call.effect_key
+        if same and entry.status == "committed":
+            text = f"{_named(entry)} has taken effect already; its receipt is there"
+            return _refusal(call, ErrorCategory.PERMANENT, "AlreadyApplied", text)
+        alike = entry.tool_name == call.tool_name and entry.arguments == call.arguments
+        if (same or alike) and entry.status in UNSETTLED:
+            text = f"{_named(entry)} may have taken effect; it has to be settled first"
+            return _refusal(call, ErrorCategory.UNAVAILABLE, "Unsettled", text)
+    return None
+
+
+def _named(entry: EffectEntry) -> str:
+    return f"call {entry.call_id!r} of turn {entry.turn} ({entry.effect_key})"
+
+
+def _refusal(call: PlannedCall, category: ErrorCategory, kind: str, text: str) -> ToolResult:
+    error = ToolError(category, kind, text)
+    return ToolResult(call.call_id, call.tool_name, ResultStatus.NOT_STARTED, error=error)

@@ -1,0 +1,1 @@
+"""Killing processes at every named point, with every effect class."""

@@ -1,0 +1,100 @@
+"""What people say and ask about effects, without an event loop."""
+
+from __future__ import annotations
+
+import pytest
+
+import loopwright
+from loopwright import (
+    Agent,
+    Final,
+    Policy,
+    Reason,
+    Reconciled,
+    Runtime,
+    SyncRuntime,
+    applied,
+    not_applied,
+    rejected,
+    tool,
+    unknown,
+)
+from loopwright.policy import writes
+from loopwright.protocol import UNSETTLED, AlreadyDecidedError
+from loopwright.testing import ScriptedModel
+
+sent: list[int] = []
+
+
+@pytest.fixture(autouse=True)
+def _nothing_sent() -> None:
+    sent.clear()
+
+
+@tool(effect="manual", effect_key=lambda a: f"pay:{a.order}")
+async def pay(order: int) -> str:
+    """Pay; the line goes dead the first time."""
+    sent.append(order)
+    if sent.count(order) == 1:
+        raise ConnectionError("the line went dead")
+    return "paid"
+
+
+def till(policy: Policy | None = None) -> Agent:
+    call = {"call_id": "a", "tool_name": "pay", "arguments": {"order": 7}}
+    model = ScriptedModel([{"kind": "tool_calls", "calls": [call]}, Final("done")])
+    return Agent("till", model=model, tools=[pay], policy=policy or Policy())
+
+
+@pytest.mark.parametrize(
+    ("found", "status", "times"),
+    [
+        (applied("r-1"), "committed", 1),
+        (rejected("sent back"), "rejected", 1),
+        (not_applied(), "committed", 2),
+        (unknown("nobody knows"), "outcome_unknown", 1),
+    ],
+)
+def test_settling_and_the_ledger(found: Reconciled, status: str, times: int) -> None:
+    with SyncRuntime(Runtime([till()])) as runtime:
+        waits = runtime.run("till", "pay 7")
+        assert waits.reason is Reason.RECONCILIATION_REQUIRED
+        (fact,) = runtime.effects(statuses=UNSETTLED)
+        assert (fact.invocation_id, fact.entry.effect_key) == (waits.invocation_id, "pay:7")
+
+        runtime.settle(waits.invocation_id, "a", found, by="bo", turn=1)
+        assert runtime.outcome(waits.invocation_id).completed
+        for query in (
+            runtime.effects(),
+            runtime.effects(invocation_id=waits.invocation_id),
+            runtime.effects(effect_key="pay:7"),
+            runtime.effects(tool="pay"),
+        ):
+            assert [fact.entry.status for fact in query] == [status]
+        assert runtime.effects(tool="look") == []
+        assert len(sent) == times
+
+
+def test_the_first_word_stands() -> None:
+    with SyncRuntime(Runtime([till()])) as runtime:
+        waits = runtime.run("till", "pay 7")
+        runtime.settle(waits.invocation_id, "a", applied(), by="bo")
+        runtime.outcome(waits.invocation_id)
+        with pytest.raises(AlreadyDecidedError):
+            runtime.settle(waits.invocation_id, "a", not_applied(), by="bo")
+
+
+def test_an_approval_may_edit_what_runs() -> None:
+    with SyncRuntime(Runtime([till(Policy(ask=[writes()]))])) as runtime:
+        asked = runtime.run("till", "pay 7")
+        assert asked.proposal is not None
+        identity, digest = asked.invocation_id, asked.proposal.digest
+        runtime.approve(identity, digest, by="bo", edits={"a": {"order": 8}})
+        assert runtime.outcome(identity).reason is Reason.RECONCILIATION_REQUIRED
+    assert sent == [8]
+
+
+def test_the_words_are_public() -> None:
+    for name in ("Reconciled", "applied", "rejected", "not_applied", "unknown", "Effect"):
+        assert name in loopwright.__all__
+        assert name in dir(loopwright)
