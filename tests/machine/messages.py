@@ -95,8 +95,8 @@ def awaited(driver: Driver) -> list[Said]:
             results.append(lost(execute))
         for result in results:
             made.append(Executed(execute.turn, execute.attempt_id, result))
-    for asked in driver.asking.values():
-        made += [Found(asked.turn, asked.attempt_id, found) for found in FINDINGS]
+    for question in driver.asking.values():
+        made += [Found(question.turn, question.attempt_id, found) for found in FINDINGS]
     for execute in driver.running.values():
         made.append(NotDispatched(execute.turn, execute.attempt_id, "the lease is stale"))
     return [(0.0, reply) for reply in made]

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import is_dataclass
-from functools import cache
-from typing import Any, cast
+from typing import cast
 
 from loopwright.actors._machine import Machine
 from loopwright.protocol import InvocationState
@@ -48,10 +46,14 @@ def plain(value: object) -> object:
     return {name: plain(getattr(value, name)) for name in slots} if slots else value
 
 
-@cache
-def _slots(kind: type[Any]) -> tuple[str, ...]:
+_known: dict[type, tuple[str, ...]] = {}
+
+
+def _slots(kind: type) -> tuple[str, ...]:
     """Name what makes up a value of ours; what is frozen stays as it is, and compares by content."""
-    frozen = is_dataclass(kind) and kind.__dataclass_params__.frozen  # type: ignore[attr-defined]  # pyright: ignore[reportAttributeAccessIssue]
-    if frozen or not kind.__module__.startswith("loopwright."):
-        return ()
-    return tuple(name for base in kind.__mro__ for name in getattr(base, "__slots__", ()))
+    if kind not in _known:
+        params = getattr(kind, "__dataclass_params__", None)
+        ours = kind.__module__.startswith("loopwright.") and not getattr(params, "frozen", False)
+        names = (name for base in kind.__mro__ for name in getattr(base, "__slots__", ()))
+        _known[kind] = tuple(names) if ours else ()
+    return _known[kind]

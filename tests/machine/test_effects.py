@@ -449,6 +449,15 @@ def test_a_deadline_that_has_passed_meanwhile_asks_too() -> None:
     assert run.statuses() == ["ok", "not_started"]
 
 
+@pytest.mark.parametrize("tool", WRITES)
+def test_a_write_that_had_not_begun_is_not_started(tool: str) -> None:
+    """It waited for its turn in the executor: it is taken out, and nobody is asked about it."""
+    run = Driver().start().propose(tool).cancel()
+    run.done(tool, failed(run.running[tool], ResultStatus.NOT_STARTED))
+    assert (run.reason, run.all(Reconcile)) == (Reason.CANCELLED, [])
+    assert (run.statuses(), run.effects) == (["not_started"], {tool: "not_applied"})
+
+
 # ---------------------------------------------------------------- definitions that changed
 def changed(
     run: Driver, effect: Effect, *, gone: bool = False, status: ResultStatus | None = None

@@ -30,8 +30,8 @@ from loopwright.protocol import (
     unknown,
 )
 from machine.driver import Driver
-from machine.places import PLACES, Place
-from machine.ways import two_unknown
+from machine.places import PLACES
+from machine.ways import Place, two_unknown
 
 FINDINGS = [applied("receipt 9"), rejected("no funds"), not_applied(), unknown("nobody knows")]
 named = pytest.mark.parametrize("found", FINDINGS, ids=lambda found: found.finding)

@@ -186,7 +186,7 @@ def test_the_same_value_twice_in_a_line_gives_two_spans() -> None:
 
 
 def test_all_values_of_all_lines_are_found() -> None:
-    records = [
+    records: list[Record] = [
         CallCompleted(1, result(LARGE), 1.0),
         CallCompleted(1, result(7), 1.0),
         committed([LARGE, OTHER, LARGE], result(OTHER, LARGE), result(LARGE, OTHER)),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, cast, get_args
 
@@ -147,7 +148,7 @@ def older(record: Record, *fields: str) -> bytes:
 
     def without(value: Any) -> Any:
         if isinstance(value, list):
-            return [without(item) for item in cast("list[Any]", value)]
+            return [without(item) for item in cast("Sequence[Any]", value)]
         if isinstance(value, dict):
             items = cast("dict[str, Any]", value).items()
             return {key: without(item) for key, item in items if key not in fields}

@@ -334,7 +334,7 @@ async def test_a_cancel_before_the_commit_delivers_nothing() -> None:
         looking.set()
         await asyncio.Event().wait()
 
-    steps = [
+    steps: list[Step] = [
         batch(call("l", "look", {}), call("m", "letter", LETTER)),
         Final("done"),
     ]

@@ -108,10 +108,10 @@ class ExecutorBench:
         order = execute(self.tool, call_id, attempt=attempt, arguments=arguments)
         self.ref.tell(Request(order, self.asker.ref))
 
-    def interrupt(self, call_id: str = "c1", *, attempt: int = 1) -> None:
-        """Interrupt an attempt."""
+    def interrupt(self, call_id: str = "c1", *, attempt: int = 1, begun: bool = True) -> None:
+        """Interrupt an attempt, or only see to it that it does not begin."""
         name = attempt_id(CallId(call_id), attempt)
-        order = Interrupt(INVOCATION, 1, name, self.tool.name)
+        order = Interrupt(INVOCATION, 1, name, self.tool.name, begun)
         self.ref.tell(Request(order, self.asker.ref))
 
     def ask(self, call_id: str = "c1", *, attempt: int = 1, key: str = "order:7") -> None:

@@ -211,6 +211,41 @@ async def test_what_was_still_waiting_never_ran(write: bool) -> None:
     assert gate.came == ["a", "c"]
 
 
+@pytest.mark.parametrize("write", [False, True])
+async def test_what_has_begun_may_be_left_to_report(write: bool) -> None:
+    """A soft cancel gives it its grace, and takes out only what still waits for its turn."""
+    gate = Gate()
+    async with executor(gated(gate, write=write, max_concurrency=1)) as bench:
+        for name in "abc":
+            bench.start(name, who=name)
+        await settle()
+        for name in "abc":
+            bench.interrupt(name, begun=False)
+        stopped = "not_started" if write else "cancelled"
+        await bench.results(2)
+        assert bench.statuses == [("b", stopped), ("c", stopped)]
+        gate.open.set()
+        await bench.results(3)
+
+    assert bench.statuses[2:] == [("a", "ok")]
+    assert gate.came == ["a"]
+
+
+async def test_what_was_left_to_report_can_be_interrupted_later() -> None:
+    """Once its grace is over."""
+    gate = Gate()
+    async with executor(gated(gate, write=True)) as bench:
+        bench.start()
+        await settle()
+        bench.interrupt(begun=False)
+        await settle()
+        assert bench.statuses == []
+        bench.interrupt()
+        (result,) = await bench.results(1)
+
+    assert result.status == "outcome_unknown"
+
+
 async def test_nothing_that_waits_begins_while_all_is_closed() -> None:
     """A write must not be started by the end of the one before it."""
     gate = Gate()

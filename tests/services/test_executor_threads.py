@@ -10,6 +10,7 @@ import pytest
 
 from loopwright import tool
 from loopwright.actors import AnyTool
+from loopwright.protocol import Executed, NotDispatched
 from loopwright.testing import settle
 from services.bench import ExecutorBench, effect_of, error_type, executor
 
@@ -203,6 +204,32 @@ async def test_without_a_free_thread_a_body_never_ran(floor: Floor, write: bool,
         assert result.status == "not_started"
     else:
         assert result.status == ("timeout" if why == "timeout" else "cancelled")
+
+
+@pytest.mark.parametrize("why", ["cancelled", "lease"])
+async def test_what_waits_for_a_thread_begins_only_if_it_still_may(floor: Floor, why: str) -> None:
+    """A thread comes free long after it was ordered: it was cancelled, or the lease has lapsed."""
+    async with executor(blocking(floor, write=True, timeout=None)) as bench:
+        bench.start("a", who="a")
+        await floor.full(1)
+        bench.interrupt("a")
+        await bench.results(1)
+        bench.start("b", who="b")
+        await settle()
+        if why == "cancelled":
+            bench.interrupt("b", begun=False)
+        else:
+            bench.held = False
+        floor.leave.set()
+        answer = (await bench.asker.received(2))[1]
+
+    assert floor.came == ["a"]
+    if why == "cancelled":
+        assert isinstance(answer, Executed)
+        assert (answer.result.status, error_type(answer.result)) == ("not_started", "NeverRan")
+    else:
+        assert isinstance(answer, NotDispatched)
+        assert answer.attempt_id == "b#1"
 
 
 async def test_a_pool_of_threads_is_bounded(floor: Floor) -> None:

@@ -84,7 +84,7 @@ async def test_closing_twice_at_once_waits_twice(path: Path) -> None:
         await store.close()
         return threading.active_count()
 
-    assert await asyncio.gather(close(), close()) == [before, before]
+    assert [*await asyncio.gather(close(), close())] == [before, before]
 
 
 @pytest.mark.anyio

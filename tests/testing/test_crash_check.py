@@ -96,7 +96,7 @@ SOUND = kept(PROPOSED, dispatched(), COMMITTED, ENDED)
 
 
 def test_what_is_sound_passes() -> None:
-    events = [LifeBegan(1), StartReturned(1, ID), durable(SOUND, 1, 5), body("began")]
+    events: list[Event] = [LifeBegan(1), StartReturned(1, ID), durable(SOUND, 1, 5), body("began")]
     check_case([SOUND], [*events, body("returned")], {KEY: 1})
     check_case([], [LifeBegan(1)], {})
 
