@@ -9,7 +9,6 @@ from loopwright.protocol import (
     CALL_TABLE,
     RECONCILER,
     AttemptId,
-    BrokenCall,
     CallId,
     CallState,
     Delivery,
@@ -23,7 +22,6 @@ from loopwright.protocol import (
     ProtocolViolation,
     Reconciled,
     ResultStatus,
-    ToolCall,
     ToolResult,
     attempt_id,
     settled,
@@ -34,7 +32,9 @@ from ._results import (
     ABANDONED_ASKING,
     WORKER_GONE,
     cancelled,
+    in_doubt,
     not_started,
+    out_of_the_outbox,
     outcome_unknown,
     queued,
 )
@@ -191,7 +191,11 @@ class Batch:
     def queue(self, index: int, ledger: Mapping[EffectKey, EffectEntry]) -> None:
         """Put a write into the outbox, once per effect key; it goes out once its turn is durable."""
         call = self.plan.calls[index]
-        there = call.effect_key in ledger or any(
+        entry = None if call.effect_key is None else ledger.get(call.effect_key)
+        if entry is not None and entry.status in ("rejected", "not_applied"):
+            self.settle(index, out_of_the_outbox(call, entry))
+            return
+        there = entry is not None or any(
             result.effect_key == call.effect_key for result in self.results.values()
         )
         self.settle(index, queued(call, again=there))
@@ -210,6 +214,8 @@ class Batch:
         if result.status is _NOT_STARTED and earlier is not None:
             # Only this attempt never ran: what is known of the one before it still holds.
             result = replace(earlier, attempts=result.attempts)
+        elif earlier is not None and earlier.status is _OUTCOME_UNKNOWN:
+            result = in_doubt(call, result)
         if result.status is not _OUTCOME_UNKNOWN or not call.effect.is_write:
             self.settle(index, _edited(call, result))
             return False
@@ -395,13 +401,16 @@ class Batch:
 
 
 def _as_dispatched(plan: Plan, before: OpenTurn) -> Plan:
-    """Keep what a write was dispatched as: its effect key, and the class if it allows less."""
+    """Keep what a write was dispatched as: key and arguments, and the class if it allows less."""
     return plan._replace(
         calls=tuple(
             call
             if (last := before.dispatched.get(call.call_id)) is None
             else call._replace(
-                effect_key=last.effect_key, effect=call.effect.stricter(last.effect), outbox=None
+                effect=call.effect.stricter(last.effect),
+                arguments=last.arguments,
+                effect_key=last.effect_key,
+                outbox=None,
             )
             for call in plan.calls
         )
@@ -415,26 +424,3 @@ def _edited(call: PlannedCall, result: ToolResult) -> ToolResult:
 
 def _with_effect(refused: ToolResult, call: PlannedCall, attempts: int) -> ToolResult:
     return replace(refused, effect_key=call.effect_key, effect="not_applied", attempts=attempts)
-
-
-def remains(
-    calls: tuple[ToolCall | BrokenCall, ...],
-    open_turn: OpenTurn,
-    known: Mapping[CallId, ToolResult] | None = None,
-    fault: str | None = None,
-) -> Batch:
-    """Wrap what is left of a turn that will not go on: nothing of it can be dispatched."""
-    planned: list[PlannedCall] = []
-    for call in calls:
-        last = open_turn.dispatched.get(call.call_id)
-        planned.append(
-            PlannedCall(call.call_id, call.tool_name, Effect.READ, {})
-            if last is None
-            else PlannedCall(
-                call.call_id, call.tool_name, last.effect, last.arguments, last.effect_key
-            )
-        )
-    plan = Plan(tuple(planned), (tuple(range(len(planned))),), b"", fault=fault)
-    batch = Batch(plan, open_turn, known, max_attempts=0)
-    batch.stop()
-    return batch

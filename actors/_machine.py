@@ -215,7 +215,8 @@ class Machine(Settling):
         elif self.state is RunState.EXECUTE_TOOL or self.state is RunState.RECONCILE:
             if self._due(self._linger_due) and (records := self._write_ahead()):
                 self._commit(records)
-            if self._batch is not None and self._due(self._retry_due):
+            retry = self.state is RunState.EXECUTE_TOOL and self._due(self._retry_due)
+            if self._batch is not None and retry:
                 self._retry_due = None
                 self._advance(self._batch)
         elif self._due(self._approval_until):

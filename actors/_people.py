@@ -8,6 +8,7 @@ from types import MappingProxyType
 from typing import Final
 
 from loopwright.protocol import (
+    RECONCILER,
     Answer,
     AnswerApproval,
     CallId,
@@ -26,6 +27,7 @@ from loopwright.protocol import (
     bounded,
 )
 
+from ._results import LATE_RESULT
 from ._run import Run
 
 _NO_EDITS: Final[Mapping[CallId, JsonObject]] = MappingProxyType({})
@@ -188,6 +190,9 @@ class People(ABC):
         """
         if not by.strip():
             raise ConfigurationError("a settlement needs a name: say who knows with by=")
+        if by in (RECONCILER, LATE_RESULT):
+            msg = f"nobody is called {by!r}: that name is the runtime's; say who knows with by="
+            raise ConfigurationError(msg)
         await self._check_undelivered(invocation_id, call_id, turn)
         return await self._say(invocation_id, Settle(CallId(call_id), found, by, turn))
 

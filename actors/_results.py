@@ -10,6 +10,7 @@ from loopwright.protocol import (
     CallId,
     Effect,
     EffectEntry,
+    EffectKey,
     ErrorCategory,
     PlannedCall,
     ResultStatus,
@@ -87,6 +88,29 @@ def queued(call: PlannedCall, *, again: bool = False) -> ToolResult:
     )
 
 
+def out_of_the_outbox(call: PlannedCall, entry: EffectEntry) -> ToolResult:
+    """Make the result of a write that a person has taken out of the outbox: it stays out."""
+    text = f"{_named(entry)} was {entry.status}, and is not delivered again"
+    return _refusal(call, ErrorCategory.PERMANENT, "AlreadyDecided", text)
+
+
+def in_doubt(call: PlannedCall, failed: ToolResult) -> ToolResult:
+    """Make the result of a write whose last attempt may have failed, and an earlier one worked.
+
+    Unless the tool itself says that it won't do: that holds for every attempt.
+    """
+    error = failed.error
+    if failed.status is not ResultStatus.ERROR or error is None or error.category in _DEFINITE:
+        return failed
+    why = f"its attempt {failed.attempts} failed with {error.type}: {error.message}"
+    return outcome_unknown(call, failed.attempts, why)
+
+
+_DEFINITE: Final = frozenset(
+    {ErrorCategory.INVALID_INPUT, ErrorCategory.PERMISSION, ErrorCategory.PERMANENT}
+)
+
+
 def withheld(
     call: PlannedCall,
     turn: int,
@@ -105,11 +129,11 @@ def withheld(
     """
     if call.effect is Effect.IDEMPOTENT:
         return None
-    known = {entry.effect_key: entry for entry in ledger}
+    fresh: dict[EffectKey, EffectEntry] = {}
     for other in batch:
         result = results.get(other.call_id)
         if result is not None and (key := result.effect_key) is not None:
-            known[key] = EffectEntry(
+            fresh[key] = EffectEntry(
                 key,
                 other.tool_name,
                 turn,
@@ -117,15 +141,18 @@ def withheld(
                 result.effect_status,
                 arguments=other.arguments,
             )
-    for entry in known.values():
-        if (entry.turn, entry.call_id) == (turn, call.call_id):
-            continue
+    older = (entry for entry in ledger if entry.effect_key not in fresh)
+    for entry in (*fresh.values(), *older):
         same = entry.effect_key == call.effect_key
-        if same and entry.status == "committed":
+        if (entry.turn, entry.call_id) == (turn, call.call_id) or not (
+            entry.status in UNSETTLED or (same and entry.status == "committed")
+        ):
+            continue
+        if entry.status == "committed":
             text = f"{_named(entry)} has taken effect already; its receipt is there"
             return _refusal(call, ErrorCategory.PERMANENT, "AlreadyApplied", text)
         alike = entry.tool_name == call.tool_name and entry.arguments == call.arguments
-        if (same or alike) and entry.status in UNSETTLED:
+        if same or alike:
             text = f"{_named(entry)} may have taken effect; it has to be settled first"
             return _refusal(call, ErrorCategory.UNAVAILABLE, "Unsettled", text)
     return None

@@ -126,12 +126,12 @@ class Runtime(People, Looking):
         if max_live < 1 or lease_ttl <= 0:
             msg = f"max_live={max_live}, lease_ttl={lease_ttl}: give at least 1 and above 0 seconds"
             raise ConfigurationError(msg)
-        timed = clock or RealClock()
         if store is None:
-            store = MemoryStore(clock=lambda: timed.now().monotonic)
+            timed = clock
+            store = MemoryStore() if timed is None else MemoryStore(clock=lambda: timed.now()[0])
         super().__init__(store)
         self._agents = tuple(agents)
-        self._clock = timed
+        self._clock = clock or RealClock()
         self._observers = tuple(observers)
         self._max_live = max_live
         self._lease_ttl = lease_ttl

@@ -30,8 +30,9 @@ from loopwright.protocol import (
     TurnCommitted,
 )
 
-from ._batch import Batch, remains
+from ._batch import Batch
 from ._core import Core
+from ._remains import remains
 
 UNWIND_GRACE = 1.0
 """Seconds a model call or a read gets to end once it is interrupted; then it is abandoned."""
@@ -153,7 +154,7 @@ class Stopping(Core):
             return
         if isinstance(before.proposal.decision, ToolCalls | RequestApproval):
             self._batch = remains(before.proposal.decision.calls, before, self._known)
-            self._proposal, self._proposed = before.proposal, True
+            self._proposal = before.proposal
 
     def _interrupt(self, *, writes: bool) -> None:
         if self._deciding is not None:

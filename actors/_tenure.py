@@ -45,7 +45,7 @@ class Tenure:
 
     def holds(self, lease: Lease) -> bool:
         """Whether nobody else can own that invocation at this moment."""
-        return lease.worker == self.worker and self.safe
+        return lease.worker == self.worker and self._store.now() < self._until
 
     @property
     def safe(self) -> bool:

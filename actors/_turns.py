@@ -51,8 +51,9 @@ from loopwright.protocol import (
     raw_text,
 )
 
-from ._batch import Batch, remains
+from ._batch import Batch
 from ._core import LINGER
+from ._remains import remains
 from ._results import unknown_calls, withheld
 from ._stopping import Stopping
 

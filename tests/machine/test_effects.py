@@ -9,25 +9,15 @@ import pytest
 from loopwright.policy import Policy
 from loopwright.protocol import (
     Accepted,
-    Budget,
-    CallId,
     Commit,
-    Decide,
-    Effect,
-    EffectKey,
     ErrorCategory,
     Execute,
-    JsonObject,
-    Plan,
-    PlannedCall,
     Reason,
     Reconcile,
     Reconciled,
     Rested,
     ResultStatus,
     RunState,
-    ToolCall,
-    ToolCalls,
     ToolError,
     Validate,
     applied,
@@ -36,21 +26,10 @@ from loopwright.protocol import (
     unknown,
 )
 from machine.driver import Driver
-from machine.samples import calls, failed, ok, plan_of, refusal
-from machine.ways import two_unknown
+from machine.samples import calls, failed, plan_of
+from machine.ways import recovered
 
 WRITES = ("pay", "wire", "mail")
-
-
-def recovered(run: Driver) -> Driver:
-    """Take over what is durable of it, and judge it again."""
-    return run.reload().recover().judged()
-
-
-def two_alike(tool: str, arguments: JsonObject | None = None) -> ToolCalls:
-    """Ask for the same thing twice in one batch."""
-    given = arguments or {"order": 7}
-    return ToolCalls((ToolCall(CallId("a"), tool, given), ToolCall(CallId("b"), tool, given)))
 
 
 # ---------------------------------------------------------------- one effect class per tool
@@ -145,6 +124,28 @@ def test_a_write_that_has_failed_is_not_repeated_for_any_class() -> None:
     assert run.statuses() == ["error"] * 3
     assert set(run.effects.values()) == {"rejected"}
     assert run.executed() == ["pay#1", "wire#1", "mail#1"]
+
+
+@pytest.mark.parametrize(
+    ("category", "definite"),
+    [
+        (ErrorCategory.INTERNAL, False),
+        (ErrorCategory.TRANSIENT, False),
+        (ErrorCategory.PERMANENT, True),
+        (ErrorCategory.INVALID_INPUT, True),
+    ],
+)
+def test_a_later_attempt_that_fails_says_nothing_of_the_first(
+    category: ErrorCategory, definite: bool
+) -> None:
+    """The first may have taken effect: only the tool's own refusal holds for every attempt."""
+    run = recovered(Driver(policy=Policy(max_attempts=2)).start().propose("pay"))
+    run.done("pay", replace(failed(run.running["pay"]), error=ToolError(category, "Boom", "no")))
+    if definite:
+        assert (run.statuses(), run.effects) == (["error"], {"pay": "rejected"})
+    else:
+        assert run.reason is Reason.RECONCILIATION_REQUIRED
+        assert run.effects == {"pay": "outcome_unknown"}
 
 
 # ---------------------------------------------------------------- how often
@@ -326,6 +327,20 @@ def test_no_retry_is_due_while_an_owner_is_asked() -> None:
     assert run.executed() == ["pay#1", "wire#1", "pay#2"]
 
 
+def test_no_retry_is_due_while_it_is_being_suspended() -> None:
+    """It is suspended once, and nothing is sent before a person has said what became of the other."""
+    decision = calls("pay", "mail")
+    run = Driver().start().decide(decision)
+    plan = plan_of(run.last(Validate), decision)
+    run.judged(Accepted(plan._replace(stages=((0, 1),)))).assessed()
+    run.hold = True
+    run.lost("pay").lost("mail").later(1)
+    assert run.machine.wake_at is None
+    run.ack()
+    assert [entry.record.kind for entry in run.journal].count("suspended") == 1
+    assert run.executed() == ["pay#1", "mail#1"]
+
+
 def test_a_retry_that_is_due_while_its_stage_runs_waits_for_it() -> None:
     """Nothing is due meanwhile, and then it goes at once."""
     decision = calls("pay", "mail")
@@ -335,546 +350,3 @@ def test_a_retry_that_is_due_while_its_stage_runs_waits_for_it() -> None:
     run.lost("pay").later(1)
     assert run.machine.wake_at is None
     assert run.done("mail").executed() == ["pay#1", "mail#1", "pay#2"]
-
-
-# ---------------------------------------------------------------- cancelling
-@pytest.mark.parametrize("tool", ["pay", "mail"])
-def test_cancel_gives_grace_and_then_the_outcome_is_unknown(tool: str) -> None:
-    """Rows 2 and 4: nothing is sent again, and nobody is asked."""
-    run = Driver().start().propose(tool).cancel().later(4.9)
-    assert run.interrupted() == []
-    run.later(0.1)
-    assert run.interrupted() == [f"{tool}#1"]
-    assert run.reason is Reason.CANCELLED
-    assert run.effects == {tool: "outcome_unknown"}
-    assert (len(run.executed()), run.all(Reconcile)) == (1, [])
-
-
-@pytest.mark.parametrize(
-    ("found", "effect"),
-    [
-        (applied("r"), "committed"),
-        (rejected("no"), "rejected"),
-        (not_applied(), "not_applied"),
-        (unknown(), "outcome_unknown"),
-    ],
-)
-def test_cancel_gives_grace_and_then_asks(found: Reconciled, effect: str) -> None:
-    """Row 3: what was found is the result; `not_applied` sends nothing any more."""
-    run = Driver().start().propose("wire", "read").cancel()
-    assert run.all(Reconcile) == []
-    run.later(5)
-    assert run.last(Reconcile).attempt_id == "wire#1"
-    assert run.state is RunState.CANCELLING
-    run.found("wire", found)
-    assert run.reason is Reason.CANCELLED
-    assert run.effects == {"wire": effect}
-    assert run.executed() == ["wire#1"]
-    assert run.commits[-1] == ("effect_reconciled", "turn_committed", "invocation_ended")
-
-
-def test_a_write_that_reports_an_unknown_outcome_in_the_grace_is_asked_about() -> None:
-    """It need not wait until its grace is over."""
-    run = Driver().start().propose("wire").cancel().later(1).lost("wire")
-    assert [r.attempt_id for r in run.all(Reconcile)] == ["wire#1"]
-    run.found("wire", applied())
-    assert (run.reason, run.effects) == (Reason.CANCELLED, {"wire": "committed"})
-
-
-def test_who_is_asked_gets_as_long_as_the_write_did() -> None:
-    """Then the outcome stays unknown, for a person to settle."""
-    run = Driver().start().propose("wire").cancel().later(5).later(4.9)
-    assert run.state is RunState.CANCELLING
-    run.later(0.1)
-    assert (run.reason, run.effects) == (Reason.CANCELLED, {"wire": "outcome_unknown"})
-    error = run.turns[0].results[0].error
-    assert error is not None
-    assert "did not answer in time" in error.message
-
-
-def test_cancel_while_an_owner_is_asked_waits_for_the_answer() -> None:
-    """It is the same question; it is not asked a second time, and nothing is sent."""
-    run = Driver().start().propose("wire").lost("wire").cancel()
-    assert run.state is RunState.CANCELLING
-    run.found("wire", not_applied())
-    assert (run.reason, run.effects) == (Reason.CANCELLED, {"wire": "not_applied"})
-    assert (run.executed(), len(run.all(Reconcile))) == (["wire#1"], 1)
-
-
-def test_who_could_not_tell_is_not_asked_again_on_the_way_out() -> None:
-    """One question an attempt, until a person lets it go on."""
-    run = two_unknown("wire", "mail")
-    run.hold = True
-    run.found("wire", unknown()).cancel().ack()
-    assert (run.reason, len(run.all(Reconcile))) == (Reason.CANCELLED, 1)
-
-
-@pytest.mark.parametrize("soft_first", [False, True])
-def test_a_hard_cancel_asks_nobody(soft_first: bool) -> None:
-    """Whoever cancels so does not want to wait; the write is unknown."""
-    run = Driver().start().propose("wire")
-    if soft_first:
-        run.cancel()
-    run.cancel(hard=True).later(0)
-    assert run.all(Reconcile) == []
-    assert (run.reason, run.effects) == (Reason.CANCELLED, {"wire": "outcome_unknown"})
-
-
-def test_a_hard_cancel_ends_the_asking() -> None:
-    """What it was asked for is not waited for any longer."""
-    run = Driver().start().propose("wire").cancel().later(5).cancel(hard=True)
-    assert (run.reason, run.effects) == (Reason.CANCELLED, {"wire": "outcome_unknown"})
-
-
-def test_k12_a_cancelled_invocation_asks_and_dispatches_nothing() -> None:
-    """The worker died in the drain: the next one asks what can be asked, and ends it."""
-    run = Driver().start().propose("wire", "pay").cancel().reload().recover()
-    assert [r.attempt_id for r in run.all(Reconcile)] == ["wire#1"]
-    assert (run.all(Execute), run.all(Validate)) == ([], [])
-    run.found("wire", applied("r"))
-    assert run.reason is Reason.CANCELLED
-    assert run.statuses() == ["ok", "not_started"]
-    assert run.all(Execute) == []
-
-
-def test_a_deadline_that_has_passed_meanwhile_asks_too() -> None:
-    """Taken over too late: nothing runs, and what can be asked is, before it ends."""
-    budget = Budget(max_active_seconds=10)
-    run = Driver(budget).start().propose("wire", "read").reload().recover()
-    run.time = 11
-    run.judged()
-    assert [r.attempt_id for r in run.all(Reconcile)] == ["wire#1"]
-    run.found("wire", applied())
-    assert run.reason is Reason.TIME_BUDGET_EXHAUSTED
-    assert run.statuses() == ["ok", "not_started"]
-
-
-@pytest.mark.parametrize("tool", WRITES)
-def test_a_write_that_had_not_begun_is_not_started(tool: str) -> None:
-    """It waited for its turn in the executor: it is taken out, and nobody is asked about it."""
-    run = Driver().start().propose(tool).cancel()
-    run.done(tool, failed(run.running[tool], ResultStatus.NOT_STARTED))
-    assert (run.reason, run.all(Reconcile)) == (Reason.CANCELLED, [])
-    assert (run.statuses(), run.effects) == (["not_started"], {tool: "not_applied"})
-
-
-# ---------------------------------------------------------------- definitions that changed
-def changed(
-    run: Driver, effect: Effect, *, gone: bool = False, status: ResultStatus | None = None
-) -> Driver:
-    """Take it over with a tool that is of this class today, is gone, or refuses the call."""
-    again = run.reload().recover()
-    decision = again.last(Validate).decision
-    assert isinstance(decision, ToolCalls)
-    call = decision.calls[0]
-    refused = None
-    if gone or status is not None:
-        refused = refusal(call.call_id, call.tool_name, status or ResultStatus.UNKNOWN_TOOL)
-    key = None if effect is Effect.READ else EffectKey("another")
-    planned = PlannedCall(call.call_id, call.tool_name, effect, {"of": "today"}, key, refused)
-    plan = Plan((planned,), () if refused else ((0,),), b"", fault="gone" if refused else None)
-    return again.judged(Accepted(plan))
-
-
-@pytest.mark.parametrize(
-    ("was", "today", "then"),
-    [
-        ("pay", Effect.IDEMPOTENT, "sent"),
-        ("pay", Effect.RECONCILABLE, "asked"),
-        ("pay", Effect.MANUAL, "suspended"),
-        ("pay", Effect.READ, "sent"),
-        ("wire", Effect.IDEMPOTENT, "asked"),
-        ("wire", Effect.MANUAL, "suspended"),
-        ("wire", Effect.READ, "asked"),
-        ("mail", Effect.IDEMPOTENT, "suspended"),
-        ("mail", Effect.RECONCILABLE, "suspended"),
-        ("mail", Effect.READ, "suspended"),
-    ],
-)
-def test_of_two_effect_classes_the_stricter_counts(was: str, today: Effect, then: str) -> None:
-    """The one it was dispatched under, or today's; and the key it was dispatched under."""
-    before = Driver().start().propose(was)
-    key = before.last(Execute).effect_key
-    run = changed(before, today)
-    if then == "sent":
-        assert (run.last(Execute).attempt, run.last(Execute).effect_key) == (2, key)
-    elif then == "asked":
-        assert (run.last(Reconcile).effect_key, run.all(Execute)) == (key, [])
-    else:
-        assert run.reason is Reason.RECONCILIATION_REQUIRED
-        assert run.all(Execute) == []
-
-
-@pytest.mark.parametrize("status", [ResultStatus.UNKNOWN_TOOL, ResultStatus.INVALID_ARGUMENTS])
-def test_what_does_not_run_today_ends_as_that_once_it_was_not_applied(
-    status: ResultStatus,
-) -> None:
-    """Its tool is gone or does not take its arguments: it is asked about, and never sent again."""
-    run = changed(Driver().start().propose("wire"), Effect.RECONCILABLE, status=status)
-    assert run.state is RunState.RECONCILE
-    run.found("wire", not_applied())
-    assert run.all(Execute) == []
-    assert run.statuses() == [status]
-    assert run.effects == {"wire": "not_applied"}
-
-
-def test_what_does_not_run_today_may_have_run_then() -> None:
-    """That its tool is gone says nothing about what it did."""
-    run = changed(Driver().start().propose("wire"), Effect.READ, gone=True)
-    run.found("wire", applied("r"))
-    assert run.statuses() == ["ok"]
-    assert run.effects == {"wire": "committed"}
-
-
-def test_a_dispatched_write_is_never_not_started_also_where_its_batch_is_broken_today() -> None:
-    """It was dispatched, and took no effect: that is what its result says."""
-    status = ResultStatus.NOT_STARTED
-    run = changed(Driver().start().propose("wire"), Effect.RECONCILABLE, status=status)
-    run.found("wire", not_applied())
-    assert run.statuses() == ["error"]
-    assert run.effects == {"wire": "not_applied"}
-
-
-# ---------------------------------------------------------------- results the store did not take
-@pytest.mark.parametrize("tool", WRITES)
-def test_b13_a_result_that_could_not_be_stored_is_not_lost(tool: str) -> None:
-    """The same process goes on with what it has: nothing runs, or is asked about, again."""
-    run = Driver().start().propose(tool)
-    run.hold = True
-    run.done(tool).lose()
-    assert run.reason is Reason.CHECKPOINT_FAILED
-    rested = run.last(Rested)
-    assert not rested.durable
-    assert [(r.call_id, r.status) for r in rested.unsaved] == [(tool, "ok")]
-
-    run = run.reload(rested.unsaved)
-    run.hold = False
-    run.recover().judged()
-    assert (run.all(Execute), run.all(Reconcile)) == ([], [])
-    assert run.statuses() == ["ok"]
-    assert run.observed().finish().reason is Reason.COMPLETED
-
-
-def test_b13_also_where_the_next_write_could_not_be_announced() -> None:
-    """The result was to be stored with the next dispatch."""
-    run = Driver().start().propose("mail", "pay")
-    run.hold = True
-    run.done("mail").lose()
-    run = run.reload(run.last(Rested).unsaved)
-    run.hold = False
-    run.recover().judged()
-    assert run.executed() == ["pay#1"]
-    assert run.commits[0] == ("call_completed", "call_dispatched")
-
-
-def test_b13_also_where_it_is_cancelled_then() -> None:
-    """The turn ends with the result that it has."""
-    run = Driver().start().propose("mail")
-    run.hold = True
-    run.cancel().ack().done("mail").lose()
-    run = run.reload(run.last(Rested).unsaved)
-    run.hold = False
-    assert run.recover().statuses() == ["ok"]
-
-
-def test_what_is_known_is_given_back_until_it_is_stored() -> None:
-    """It fails again before it has come to that: the process still must not lose it."""
-    run = Driver().start().propose("mail")
-    run.hold = True
-    run.done("mail").lose()
-    run = run.reload(run.last(Rested).unsaved)
-    run.recover().lose_lease()
-    assert run.reason is Reason.LEASE_LOST
-    assert run.last(Rested).unsaved == ()  # another worker goes on
-
-    run = Driver().start().propose("mail")
-    run.hold = True
-    run.done("mail").lose()
-    run = run.reload(run.last(Rested).unsaved).recover()
-    run.cancel().lose()
-    assert [r.call_id for r in run.last(Rested).unsaved] == ["mail"]
-
-
-def test_only_words_are_kept_of_what_could_not_be_stored() -> None:
-    """Neither reads, nor unknown outcomes, nor what was only put into the outbox."""
-    run = Driver().start().propose("read", "post", "mail").done("read")
-    run.hold = True
-    run.lost("mail").lose()
-    assert run.last(Rested).unsaved == ()
-
-
-@pytest.mark.parametrize("other", ["attempt", "key"])
-def test_what_is_known_is_known_of_one_attempt(other: str) -> None:
-    """A result of another attempt, or under another key, says nothing."""
-    run = Driver().start().propose("mail")
-    known = ok(run.running["mail"])
-    if other == "attempt":
-        known = replace(known, attempts=2)
-    else:
-        known = replace(known, effect_key=EffectKey("other"))
-    run = run.reload([known]).recover().judged()
-    assert run.reason is Reason.RECONCILIATION_REQUIRED
-
-
-def test_what_is_known_is_known_of_one_turn() -> None:
-    """A call of the same id, key and attempt in the next turn is another one."""
-    run = Driver(policy=Policy(max_attempts=1)).start().propose("pay")
-    known = ok(run.running["pay"])
-    run = run.reload([known]).recover().judged().observed()
-    assert run.statuses() == ["ok"]
-    run.decide(calls("pay"))
-    plan = plan_of(run.last(Validate), calls("pay"))
-    call = plan.calls[0]._replace(effect_key=known.effect_key)
-    again = Accepted(plan._replace(calls=(call,)))
-    run.judged(again).assessed().lost("pay").grant().judged(again)
-    assert run.reason is Reason.RECONCILIATION_REQUIRED
-
-
-# ---------------------------------------------------------------- a lease that is not held
-def test_a_dispatch_that_was_refused_stops_everything() -> None:
-    """Another worker may own it: nothing more is dispatched, and nothing is written."""
-    run = Driver().start().propose("mail", "pay")
-    journal = len(run.journal)
-    run.refuse_dispatch("mail")
-    assert (run.reason, run.outcome.cause) == (Reason.LEASE_LOST, "the lease is stale")
-    assert not run.last(Rested).durable
-    assert (len(run.journal), run.pending) == (journal, [])
-    assert run.executed() == ["mail#1"]
-
-
-def test_whoever_goes_on_does_not_know_that_it_was_refused() -> None:
-    """Its dispatch is durable: the new owner asks, or leaves it to a person."""
-    run = recovered(Driver().start().propose("mail").refuse_dispatch("mail"))
-    assert run.reason is Reason.RECONCILIATION_REQUIRED
-
-
-def test_a_lost_lease_waits_for_what_runs_and_says_nothing() -> None:
-    """Reads are interrupted, writes get their grace; their results are nobody's business here."""
-    run = Driver().start().propose("mail").lose_lease()
-    assert run.state is RunState.CANCELLING
-    journal = len(run.journal)
-    run.done("mail")
-    assert run.reason is Reason.LEASE_LOST
-    assert len(run.journal) == journal
-    assert run.last(Rested).unsaved == ()
-
-
-def test_a_lease_lost_while_the_model_thinks() -> None:
-    """Its reply comes to nothing."""
-    run = Driver().start().lose_lease().decide(calls("read"))
-    assert (run.reason, run.state) == (Reason.LEASE_LOST, RunState.FAILED)
-
-
-def test_a_lease_lost_on_the_way_out_does_not_mask_the_reason() -> None:
-    """It is attached to the cause."""
-    run = Driver().start().propose("mail").cancel().lose_lease().done("mail")
-    assert run.reason is Reason.CANCELLED
-    assert run.outcome.cause == "not wanted any more; then the lease: no heartbeat in time"
-    assert not run.last(Rested).durable
-
-
-def test_a_lost_lease_asks_nobody() -> None:
-    """Whoever owns it now does; what is asked already is waited for no longer than it takes."""
-    run = Driver().start().propose("wire").lose_lease().lost("wire")
-    assert (run.reason, run.all(Reconcile)) == (Reason.LEASE_LOST, [])
-
-
-# ---------------------------------------------------------------- the outbox
-def test_a_write_of_the_outbox_goes_out_with_its_turn() -> None:
-    """It is not dispatched: its result says `queued`, and the turn's commit has the delivery."""
-    run = Driver().start().propose("read", "post").done("read")
-    assert run.commits[1:] == [("turn_committed",)]
-    assert run.executed() == ["read#1"]
-    (result,) = run.turns[0].results[1:]
-    assert (result.status, result.output) == ("ok", {"queued": result.effect_key})
-    assert run.turns[0].tool_calls == 2
-    (delivery,) = run.outbox
-    assert (delivery.turn, delivery.call_id, delivery.effect) == (1, "post", Effect.IDEMPOTENT)
-    assert (delivery.effect_key, delivery.arguments) == (result.effect_key, {"of": "post"})
-    assert delivery.resources == ("tool:post",)
-    assert run.effects == {"post": "prepared"}
-
-
-def test_a_batch_of_nothing_but_outbox_writes() -> None:
-    """One commit for the turn, and nothing runs."""
-    run = Driver().start().propose("post_a", "post_b")
-    assert run.commits[1:] == [("turn_committed",)]
-    assert [d.call_id for d in run.outbox] == ["post_a", "post_b"]
-    assert run.observed().state is RunState.MODEL_THINKING
-
-
-@pytest.mark.parametrize("how", ["cancel", "deadline", "store"])
-def test_nothing_goes_out_of_a_turn_that_is_cut_short(how: str) -> None:
-    """It is not started; the ledger never heard of it."""
-    run = Driver(Budget(max_active_seconds=100)).start().propose("post", "mail")
-    match how:
-        case "cancel":
-            run.cancel().done("mail")
-        case "deadline":
-            run.later(100).done("mail")
-        case _:
-            run.hold = True
-            run.done("mail").lose()
-    assert run.outbox == []
-    assert "post" not in run.effects
-    if how != "store":
-        assert run.statuses() == ["not_started", "ok"]
-        assert run.turns[0].tool_calls == 1
-
-
-def test_an_outbox_write_is_put_there_anew_after_a_crash() -> None:
-    """Nothing of it was durable before its turn is."""
-    run = recovered(Driver().start().propose("post", "pay"))
-    run.done("pay")
-    assert [d.call_id for d in run.outbox] == ["post"]
-
-
-def test_what_was_dispatched_once_does_not_go_into_the_outbox() -> None:
-    """Its tool has changed meanwhile: a second way out would be a second effect."""
-    before = Driver().start().propose("pay").reload().recover()
-    plan = plan_of(before.last(Validate), calls("pay"))
-    call = plan.calls[0]._replace(outbox=("tool:pay",))
-    run = before.judged(Accepted(plan._replace(calls=(call,))))
-    assert run.executed() == ["pay#2"]
-    run.done("pay")
-    assert run.outbox == []
-
-
-# ---------------------------------------------------------------- edited arguments
-def test_b78_what_was_approved_with_edits_is_what_runs_and_what_is_kept() -> None:
-    """Proposed, approved and executed are all on record, and the model sees which ran."""
-    run = Driver().start().propose("transfer")
-    run.approve(edits={CallId("transfer"): {"amount": 50}})
-    assert run.last(Validate).edits == {"transfer": {"amount": 50}}
-    run.judged()
-    assert run.last(Execute).arguments == {"amount": 50}
-    run.done("transfer")
-    (result,) = run.turns[0].results
-    assert result.arguments == {"amount": 50}
-    decision = run.turns[0].proposal.decision
-    assert isinstance(decision, ToolCalls)
-    assert decision.calls[0] == ToolCall(CallId("transfer"), "transfer", {"of": "transfer"})
-    key = run.last(Execute).effect_key
-    assert key is not None
-    assert run.ledger[key].arguments == {"amount": 50}
-
-
-@pytest.mark.parametrize("how", ["crash", "unknown"])
-def test_edits_hold_for_every_attempt(how: str) -> None:
-    """After a crash, too, and they are in an unknown outcome."""
-    run = Driver().start().propose("transfer")
-    run.approve(edits={CallId("transfer"): {"amount": 50}}).judged()
-    if how == "crash":
-        run = recovered(run)
-    else:
-        run.lost("transfer").later(0.1)
-    assert run.last(Execute).arguments == {"amount": 50}
-    run.cancel().later(5)
-    assert run.turns[0].results[0].arguments == {"amount": 50}
-
-
-# ---------------------------------------------------------------- writes that may be in effect
-@pytest.mark.parametrize("tool", ["mail", "wire"])
-def test_the_same_again_is_not_dispatched_before_it_is_settled(tool: str) -> None:
-    """A person gave up on it: the same tool and arguments might be a second effect."""
-    run = Driver().start().propose(tool).lost(tool)
-    if tool == "wire":
-        run.found("wire", unknown())
-    run.settle(tool, unknown("nobody knows")).judged().observed()
-    assert run.statuses() == ["outcome_unknown"]
-    run.propose(tool)
-    assert run.executed() == [f"{tool}#1"]
-    (result,) = run.turns[1].results
-    assert (result.status, result.effect_key) == ("not_started", None)
-    assert result.error is not None
-    assert (result.error.type, result.error.category) == ("Unsettled", ErrorCategory.UNAVAILABLE)
-    assert f"call '{tool}' of turn 1" in result.error.message
-
-    run.observed().settle(tool, not_applied()).propose(tool)
-    assert len(run.executed()) == 2
-
-
-def test_other_arguments_are_another_mutation() -> None:
-    """And so is another tool."""
-    run = Driver().start().propose("mail").lost("mail").settle("mail", unknown()).judged()
-    run.observed().propose("mail_b")
-    assert run.executed()[-1] == "mail_b#1"
-
-
-def test_an_idempotent_write_may_be_proposed_again() -> None:
-    """Its downstream can tell, if it has a key of its own."""
-    run = Driver(policy=Policy(max_attempts=1)).start().propose("pay").lost("pay")
-    run.settle("pay", unknown()).judged().observed().propose("pay")
-    assert len(run.executed()) == 2
-
-
-@pytest.mark.parametrize(
-    ("finding", "kind"),
-    [(applied("r"), "AlreadyApplied"), (unknown(), "Unsettled"), (rejected("no"), None)],
-)
-def test_a_key_that_is_in_effect_is_not_dispatched_again(
-    finding: Reconciled, kind: str | None
-) -> None:
-    """The key names one business mutation, whatever the arguments; one that was refused may be tried."""
-
-    def with_key(run: Driver, arguments: JsonObject) -> Driver:
-        decision = ToolCalls((ToolCall(CallId("mail"), "mail", arguments),))
-        run.decide(decision)
-        plan = plan_of(run.last(Validate), decision)
-        call = plan.calls[0]._replace(effect_key=EffectKey("order:7"))
-        return run.judged(Accepted(plan._replace(calls=(call,)))).assessed()
-
-    run = with_key(Driver().start(), {"n": 1}).lost("mail").settle("mail", finding)
-    plan = plan_of(run.last(Validate), ToolCalls((ToolCall(CallId("mail"), "mail", {"n": 1}),)))
-    run.judged(Accepted(plan)).observed()
-    with_key(run, {"n": 2})
-    assert len(run.executed()) == (2 if kind is None else 1)
-    if kind is not None:
-        error = run.turns[1].results[0].error
-        assert error is not None
-        assert error.type == kind
-
-
-@pytest.mark.parametrize(
-    ("status", "second"),
-    [(ResultStatus.OK, 2), (ResultStatus.ERROR, 2), (ResultStatus.NOT_STARTED, 2)],
-)
-def test_the_same_twice_in_one_batch(status: ResultStatus, second: int) -> None:
-    """What is known of the first counts, also before it is durable."""
-    run = Driver().start().decide(two_alike("mail")).judged().assessed()
-    result = ok(run.running["a"]) if status is ResultStatus.OK else failed(run.running["a"], status)
-    run.done("a", result)
-    assert len(run.executed()) == second
-
-
-def test_the_same_twice_in_one_batch_of_which_the_first_is_unknown() -> None:
-    """It is asked for again by mistake, or on purpose; first has to be known what the first did."""
-    run = Driver().start().decide(two_alike("mail")).judged().assessed().lost("a")
-    run.settle("a", unknown()).judged()
-    assert run.executed() == ["a#1"]
-    assert run.statuses() == ["outcome_unknown", "not_started"]
-
-
-def test_what_may_not_be_sent_again_now_ends_as_what_is_known_of_it() -> None:
-    """Two alike in one stage: one stays unknown, and the other, not applied, must wait for that."""
-    decision = two_alike("mail")
-    run = Driver().start().decide(decision)
-    plan = plan_of(run.last(Validate), decision)
-    run.judged(Accepted(plan._replace(stages=((0, 1),)))).assessed().lost("a").lost("b")
-    run.settle("a", unknown()).settle("b", not_applied()).judged()
-    assert run.statuses() == ["outcome_unknown", "error"]
-    assert run.effects == {"a": "outcome_unknown", "b": "not_applied"}
-    assert run.turns[0].results[1].error == ToolError(
-        ErrorCategory.TRANSIENT,
-        "NotApplied",
-        "it was dispatched and has taken no effect",
-        retryable=True,
-    )
-
-
-def test_the_model_is_asked_only_once_everything_is_known() -> None:
-    """No turn ends with a write in the air, unless a person has said that nobody will know."""
-    run = Driver().start().propose("mail").lost("mail")
-    assert len(run.all(Decide)) == 1
-    run.settle("mail", applied()).judged().observed()
-    assert len(run.all(Decide)) == 2

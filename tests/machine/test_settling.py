@@ -257,6 +257,15 @@ def test_a_word_on_the_way_into_suspension_counts_if_it_is_cancelled_then() -> N
     assert run.effects == {"mail": "committed"}
 
 
+def test_a_word_after_a_cancel_of_a_suspension_on_its_way_counts() -> None:
+    """The turn ends with it, and nothing goes on."""
+    run = Driver().start().propose("mail")
+    run.hold = True
+    run.lost("mail").cancel().settle("mail", applied("seen")).ack()
+    assert run.reason is Reason.CANCELLED
+    assert (run.statuses(), run.effects) == (["ok"], {"mail": "committed"})
+
+
 # ---------------------------------------------------------------- while an owner is asked
 @named
 def test_a_person_may_know_sooner_than_the_one_who_is_asked(found: Reconciled) -> None:

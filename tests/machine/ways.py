@@ -156,3 +156,8 @@ def late_recovery(tool: str) -> Driver:
     run = held(unknown_recovered(tool))
     run.time = DEADLINE_IN
     return run
+
+
+def recovered(run: Driver) -> Driver:
+    """Take over what is durable of it, and judge it again."""
+    return run.reload().recover().judged()

@@ -218,6 +218,7 @@ async def test_what_waits_for_a_thread_begins_only_if_it_still_may(floor: Floor,
         await settle()
         if why == "cancelled":
             bench.interrupt("b", begun=False)
+            await settle()
         else:
             bench.held = False
         floor.leave.set()
