@@ -55,6 +55,8 @@ class Adopter:
                 found = await self.look()
             except LoopwrightError as error:
                 logger.warning("Nothing could be taken over: %s", error)
+            except Exception:
+                logger.exception("Nothing could be taken over:")
             else:
                 for identity in found.taken:
                     logger.info("Invocation %s was without an owner and goes on here.", identity)
@@ -92,7 +94,7 @@ class Adopter:
             await engine.command(identity, Recover(), contextvars.copy_context())
         except (LeaseHeldError, InvocationStateError, InvocationNotFoundError):
             # Somebody was faster: it goes on there, or has come to rest already.
-            engine.stranded.pop(identity, None)
+            engine.drop(identity)
             return False
         except (JournalCorruptError, ConfigurationError) as error:
             logger.error("Invocation %s cannot be recovered: %s", identity, error)

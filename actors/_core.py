@@ -385,12 +385,15 @@ class Core:
         self._forget()
 
     @property
-    def resting(self) -> Outcome | None:
-        """How it rests, if it does."""
-        reason = self.folded.protocol.reason
-        if reason is None or not self.state.at_rest:
+    def resting(self) -> Rested | None:
+        """How it rests, if it does; what was woken and is not told to go on, lies as it did."""
+        p = self.folded.protocol
+        if self.state is RunState.CREATED and p.seq:
+            left = self._outcome(Reason.LEASE_LOST, "it was woken for what can't be granted")
+            return Rested(left, durable=False, unsaved=tuple(self._known.values()))
+        if p.reason is None or not self.state.at_rest:
             return None
-        return self._outcome(reason, self.folded.protocol.cause)
+        return Rested(self._outcome(p.reason, p.cause))
 
     def _outcome(self, reason: Reason, cause: str | None) -> Outcome:
         return outcome_of(self.folded, reason, cause)

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import contextvars
 import logging
-from collections.abc import Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from functools import partial
 from typing import Any, Final, TypeVar
 
@@ -32,6 +32,7 @@ from loopwright.protocol import (
     Rested,
     RuntimeClosedError,
     Settle,
+    StoreError,
     ToolResult,
     applied,
     encode_record,
@@ -57,7 +58,15 @@ from ._tool import AnyTool
 from ._trace import RunObserver
 from ._tracker import ProgressTracker
 from ._validator import Validator
-from .kernel import ActorDeadError, ActorFailed, ActorRef, ActorSystem, ChildSpec, Lane
+from .kernel import (
+    ActorDeadError,
+    ActorFailed,
+    ActorRef,
+    ActorSystem,
+    ChildSpec,
+    Lane,
+    SystemClosedError,
+)
 
 CANCELS_EVERY: Final = 1.0
 """Seconds between two looks for cancels that were said elsewhere."""
@@ -152,6 +161,7 @@ class Engine:
                 )
             )
         self.live.clear()
+        self.room.set()
         try:
             await self.system.__aexit__(None, None, None)
             await self.tenure.end()
@@ -168,8 +178,8 @@ class Engine:
         """This worker was away for too long: whatever it owned may be somebody else's by now."""
         for live in tuple(self.live.values()):
             if live.lease.worker == former:
-                error = f"worker {former} had no heartbeat in time"
-                answer(live.supervisor, LeaseLost(error))
+                error = LeaseLost(f"worker {former} had no heartbeat in time")
+                live.once_begun(partial(answer, live.supervisor, error))
 
     async def _listen(self) -> None:
         """Hear of cancels that were said elsewhere."""
@@ -182,6 +192,9 @@ class Engine:
             except LoopwrightError as error:
                 logger.warning("Cancels from elsewhere could not be read: %s", error)
                 continue
+            except Exception:
+                logger.exception("Cancels from elsewhere could not be read:")
+                continue
             for note in notes:
                 live = self.live.get(note.invocation_id)
                 if live is not None:
@@ -192,7 +205,9 @@ class Engine:
         if order.lease.fence == NO_FENCE:
             # A delivery: it was given back, and will be made again or asked about.
             return
-        self.system.spawn(self._settle_late(order, output), name="late result")
+        # Where it is closed, whoever goes on with the invocation finds out.
+        with contextlib.suppress(SystemClosedError):
+            self.system.spawn(self._settle_late(order, output), name="late result")
 
     async def _settle_late(self, order: Execute, output: JsonValue) -> None:
         settle = Settle(order.call_id, applied(output), LATE_RESULT, order.turn)
@@ -226,7 +241,11 @@ class Engine:
     ) -> Live:
         """Give an invocation its two actors."""
         live = Live(lease, agent, context)
-        self._start_actors(live, state)
+        try:
+            self._start_actors(live, state)
+        except SystemClosedError:
+            msg = f"the runtime was closed before invocation {lease.invocation_id} was begun"
+            raise RuntimeClosedError(msg) from None
         self.live[lease.invocation_id] = live
         self.stranded.pop(lease.invocation_id, None)
         return live
@@ -259,7 +278,7 @@ class Engine:
             return live
         task = self._reviving.get(invocation_id)
         if task is None:
-            task = self.system.spawn(_caught(self._revive(invocation_id, context)))
+            task = self.system.spawn(_caught(partial(self._revive, invocation_id, context)))
             self._reviving[invocation_id] = task
             task.add_done_callback(lambda _: self._reviving.pop(invocation_id, None))
         return _value(await asyncio.shield(task))
@@ -290,14 +309,18 @@ class Engine:
             ProtocolError: If it can't be granted; nothing has changed.
             RuntimeClosedError: If the runtime is closed before it is durable.
         """
-        task = self.system.spawn(_caught(self._command(invocation_id, message, context)))
+        closed = f"the runtime was closed before invocation {invocation_id} had answered"
+        command = partial(self._command, invocation_id, message, context)
+        task: asyncio.Task[Live | Exception] | None = None
         try:
+            task = self.system.spawn(_caught(command))
             return _value(await asyncio.shield(task))
+        except SystemClosedError:
+            raise RuntimeClosedError(closed) from None
         except asyncio.CancelledError:
-            if not task.cancelled():
+            if task is None or not task.cancelled():
                 raise
-            msg = f"the runtime was closed before invocation {invocation_id} had answered"
-            raise RuntimeClosedError(msg) from None
+            raise RuntimeClosedError(closed) from None
 
     async def _command(
         self, invocation_id: InvocationId, message: Input, context: contextvars.Context
@@ -317,10 +340,11 @@ class Engine:
                 # has crashed: then others must get their turn for it to be rebuilt.
                 await asyncio.sleep(0)
                 continue
-            except ProtocolError:
-                if self.live.get(invocation_id) is not live:
-                    # Woken for nothing, it rests again.
-                    await self.store.release(live.lease)
+            except (ProtocolError, StoreError):
+                if self.live.get(invocation_id) is not live and invocation_id not in self._unsaved:
+                    # Woken for nothing, it rests again, and anybody may wake it.
+                    with contextlib.suppress(LoopwrightError):
+                        await self.store.release(live.lease)
                 raise
             return live
 
@@ -344,6 +368,11 @@ class Engine:
         live.supervisor.stop(block=False)
         live.tracker.stop(block=False)
         live.finish(rested.outcome)
+
+    def drop(self, invocation_id: InvocationId) -> None:
+        """Know nothing of it any more: it has gone on elsewhere, without what is known here."""
+        self.stranded.pop(invocation_id, None)
+        self._unsaved.pop(invocation_id, None)
 
     # ------------------------------------------------------------ crashes of a Supervisor
     def _crashed(self, live: Live, failure: ActorFailed) -> None:
@@ -393,10 +422,10 @@ class Engine:
         live.finish(outcome_of(state, Reason.INTERNAL_ERROR, cause))
 
 
-async def _caught(work: Coroutine[Any, Any, T]) -> T | Exception:
+async def _caught(work: Callable[[], Coroutine[Any, Any, T]]) -> T | Exception:
     """Hand an error back instead of raising it: it belongs to the caller, not to the system."""
     try:
-        return await work
+        return await work()
     except Exception as error:  # noqa: BLE001 - it is raised again where it belongs
         return error
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+from collections.abc import Callable
 from typing import Any
 
 from loopwright.policy import Progress, Streak, plan_fingerprint
@@ -54,14 +55,23 @@ class Live:
         self.begun: asyncio.Future[None] | None = None
         """Done once the start of a new invocation is durable; nobody waits for a stored one."""
         self.advanced: asyncio.Event | None = None
-        """Set at each commit, where somebody listens."""
+        """Set at the next commit, where somebody listens."""
 
     def progressed(self) -> None:
         """Wake whoever waits for the start, or follows the journal."""
         if self.begun is not None and not self.begun.done():
             self.begun.set_result(None)
         if self.advanced is not None:
+            # Dropped, not cleared: it may be set for one who has yet to wait for it.
             self.advanced.set()
+            self.advanced = None
+
+    def once_begun(self, call: Callable[[], None]) -> None:
+        """Call, once the start is durable: before that, nobody can say whether it exists."""
+        if self.begun is None or self.begun.done():
+            call()
+        else:
+            self.begun.add_done_callback(lambda _: call())
 
     def finish(self, outcome: Outcome) -> None:
         """Tell everybody who waits how it came to rest."""

@@ -16,6 +16,8 @@ from loopwright.protocol import (
 )
 from loopwright.stores import Store, all_effects, all_invocations
 
+from ._said import check_status, check_statuses
+
 
 class Looking:
     """The part of a runtime that only reads.
@@ -39,7 +41,14 @@ class Looking:
     async def invocations(
         self, *, status: Status | None = None, agent: str | None = None
     ) -> list[Summary]:
-        """List all invocations, newest first."""
+        """List all invocations, newest first.
+
+        Raises:
+            RemoteProtocolError: If there is no such status.
+            StoreError: If the store fails.
+        """
+        if status is not None:
+            check_status(status)
         return await all_invocations(self.store, status=status, agent=agent)
 
     async def effects(
@@ -57,7 +66,13 @@ class Looking:
             effect_key: Only of this business mutation, whichever invocation made it.
             tool: Only of this tool.
             statuses: Only in these; `UNSETTLED` are those somebody may have to look at.
+
+        Raises:
+            RemoteProtocolError: If there is no such status.
+            StoreError: If the store fails.
         """
+        if statuses is not None:
+            check_statuses(statuses)
         return await all_effects(
             self.store,
             invocation_id=None if invocation_id is None else InvocationId(invocation_id),

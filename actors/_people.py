@@ -29,12 +29,17 @@ from loopwright.protocol import (
 
 from ._results import LATE_RESULT
 from ._run import Run
+from ._said import check_edits, check_said, chosen
 
 _NO_EDITS: Final[Mapping[CallId, JsonObject]] = MappingProxyType({})
 
 
 class People(ABC):
-    """The part of a runtime that takes answers; each is durable when its call returns."""
+    """The part of a runtime that takes answers; each is durable when its call returns.
+
+    What has another type than it is declared with is refused with `RemoteProtocolError`, which
+    names it, and a blank `by` with `ConfigurationError`; the invocation waits on as it did.
+    """
 
     @abstractmethod
     def get(self, invocation_id: str) -> Run:
@@ -81,12 +86,15 @@ class People(ABC):
                 checked against its tool and today's policy, as proposed ones are.
 
         Raises:
-            RemoteProtocolError: If edited arguments don't fit, or are denied; it still waits.
+            RemoteProtocolError: If edited arguments don't fit, or are denied, or `calls` names
+                none; it still waits.
             UnknownProposalError: If nothing waits for an answer under this digest and call.
             AlreadyDecidedError: If it was answered before; the first answer stands.
             LeaseHeldError: If another live worker is at work on it.
         """
         checked = _NO_EDITS
+        if edits is not None:
+            check_edits(edits)
         if edits:
             checked = await self._check_edits(invocation_id, digest, edits)
         return await self._answer_approval(invocation_id, digest, True, by, calls, "", checked)
@@ -141,14 +149,12 @@ class People(ABC):
         reason: str,
         edits: Mapping[CallId, JsonObject] = _NO_EDITS,
     ) -> Run:
-        if not by.strip():
-            raise ConfigurationError("an approval needs a name: say who decides with by=")
-        chosen = None if calls is None else tuple(CallId(call) for call in calls)
+        meant = chosen(calls)
         for call_id in edits:
-            if chosen is not None and call_id not in chosen:
+            if meant is not None and call_id not in meant:
                 where, problem = f"edits.{bounded(call_id)}", "edits a call that is not approved"
                 raise RemoteProtocolError(where, problem)
-        message = AnswerApproval(ProposalDigest(digest), approved, by, chosen, reason, edits)
+        message = AnswerApproval(ProposalDigest(digest), approved, by, meant, reason, edits)
         return await self._say(invocation_id, message)
 
     async def answer(self, invocation_id: str, text: str, *, by: str) -> Run:
@@ -188,13 +194,13 @@ class People(ABC):
             InvocationStateError: If there is no such call.
             LeaseHeldError: If another live worker is at work on it.
         """
-        if not by.strip():
-            raise ConfigurationError("a settlement needs a name: say who knows with by=")
+        message = Settle(CallId(call_id), found, by, turn)
+        check_said(message)
         if by in (RECONCILER, LATE_RESULT):
             msg = f"nobody is called {by!r}: that name is the runtime's; say who knows with by="
             raise ConfigurationError(msg)
         await self._check_undelivered(invocation_id, call_id, turn)
-        return await self._say(invocation_id, Settle(CallId(call_id), found, by, turn))
+        return await self._say(invocation_id, message)
 
     async def cancel(
         self, invocation_id: str, reason: str = "", *, by: str = "caller", hard: bool = False

@@ -54,8 +54,6 @@ class Run:
         runtime, seq = self._runtime, after
         while True:
             advanced = runtime.watch(self.id)
-            if advanced is not None:
-                advanced.clear()
             stored = await runtime.store.load(self.id, after=seq)
             for line in stored.lines:
                 seq += 1

@@ -6,6 +6,7 @@ import asyncio
 import contextvars
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Final, Self
@@ -28,6 +29,7 @@ from loopwright.protocol import (
     InvocationStateError,
     JsonObject,
     Lease,
+    LoopwrightError,
     Outcome,
     Overloaded,
     Principal,
@@ -39,7 +41,6 @@ from loopwright.protocol import (
     StoreError,
     UnknownProposalError,
     bounded,
-    check_json,
     dumps,
     loads,
     parse_call,
@@ -56,6 +57,7 @@ from ._looking import Looking
 from ._names import new_invocation_id
 from ._people import People
 from ._run import Run
+from ._said import check_limits, check_said, check_start
 from ._trace import RunObserver
 
 LEASE_TTL: Final = 15.0
@@ -123,9 +125,7 @@ class Runtime(People, Looking):
             if names.count(name) > 1:
                 msg = f"the runtime has two agents named {name!r}; give one another name"
                 raise ConfigurationError(msg)
-        if max_live < 1 or lease_ttl <= 0:
-            msg = f"max_live={max_live}, lease_ttl={lease_ttl}: give at least 1 and above 0 seconds"
-            raise ConfigurationError(msg)
+        check_limits(max_live, lease_ttl)
         if store is None:
             timed = clock
             store = MemoryStore() if timed is None else MemoryStore(clock=lambda: timed.now()[0])
@@ -201,8 +201,8 @@ class Runtime(People, Looking):
         try:
             return await run.outcome()
         except asyncio.CancelledError:
-            run.cancel("the awaiting task was cancelled", by="runtime")
-            with anyio.CancelScope(shield=True):
+            with anyio.CancelScope(shield=True), suppress(LoopwrightError):
+                run.cancel("the awaiting task was cancelled", by="runtime")
                 await run.outcome()
             raise
 
@@ -229,19 +229,15 @@ class Runtime(People, Looking):
             wait: Where `max_live` is reached, wait for room instead of raising.
 
         Raises:
-            ConfigurationError: If there is no such agent.
-            RemoteProtocolError: If `metadata` is not JSON, or a text has a lone surrogate; names
-                the path.
+            ConfigurationError: If there is no such agent, or the goal is blank.
+            RemoteProtocolError: If something has another type than it is declared with, is not
+                JSON, or has a lone surrogate; names the path.
             Overloaded: If `max_live` invocations are in memory and `wait` is false.
             StoreError: If it could not be made durable; then it does not exist.
         """
         engine = self._entered
         definition = engine.agent(agent)
-        if not goal.strip():
-            raise ConfigurationError("the goal is blank; say what is to be done")
-        for where, text in (("goal", goal), ("key", key or "")):
-            check_json(str(text), where=where)
-        check_json(metadata, where="metadata")
+        check_start(goal, principal, budget, metadata, key)
         if key is not None:
             known = await self.store.find(agent, key)
             if known is not None:
@@ -252,6 +248,7 @@ class Runtime(People, Looking):
                 raise Overloaded(msg)
             engine.room.clear()
             await engine.room.wait()
+            engine = self._entered
         started = InvocationStarted(
             self._new_id(),
             agent,
@@ -274,9 +271,9 @@ class Runtime(People, Looking):
         try:
             await live.begun
         except asyncio.CancelledError:
-            self.request_cancel(
-                live.invocation_id, "its start was cancelled", by="runtime", hard=True
-            )
+            with suppress(LoopwrightError):
+                why = "its start was cancelled"
+                self.request_cancel(live.invocation_id, why, by="runtime", hard=True)
             raise
         except StoreError:
             known = None if key is None else await self.store.find(agent, key)
@@ -303,6 +300,7 @@ class Runtime(People, Looking):
 
         Raises:
             InvocationStateError: If it waits for an approval or an answer.
+            RemoteProtocolError: If `grant` or `by` has another type.
             LeaseHeldError: If another live worker is at work on it.
         """
         identity = InvocationId(invocation_id)
@@ -366,18 +364,19 @@ class Runtime(People, Looking):
         self, invocation_id: InvocationId, reason: str, *, by: str, hard: bool
     ) -> None:
         """Ask a live invocation to stop, from any thread; used by `Run.cancel`."""
-        engine, loop = self._entered, self._loop
+        engine, loop, cancel = self._entered, self._loop, Cancel(reason, by, hard)
+        check_said(cancel)
         assert loop is not None
 
         def ask() -> None:
             live = engine.live.get(invocation_id)
             if live is not None:
-                engine.system.spawn(engine.cancel(live, Cancel(reason, by, hard)))
+                engine.system.spawn(engine.cancel(live, cancel))
 
         loop.call_soon_threadsafe(ask)
 
     def watch(self, invocation_id: InvocationId) -> asyncio.Event | None:
-        """Return what is set when a live invocation has committed something."""
+        """Return what is set when a live invocation commits something next."""
         live = self._entered.live.get(invocation_id)
         if live is None:
             return None
@@ -393,6 +392,7 @@ class Runtime(People, Looking):
 
     async def _say(self, invocation_id: str, message: Input) -> Run:
         identity = InvocationId(invocation_id)
+        check_said(message)
         await self._entered.command(identity, message, contextvars.copy_context())
         return Run(self, identity)
 

@@ -255,4 +255,7 @@ class Settling(Turns):
                 return AlreadyDecidedError(
                     f"{where}: the effect of call {shown!r} {known}; there is nothing to settle"
                 )
-        return InvocationStateError(f"{where} has no call {shown!r} whose effect is unknown")
+        when = "" if message.turn is None else f" in turn {message.turn}"
+        return InvocationStateError(
+            f"{where} has no call {shown!r} whose effect is unknown{when}; look at its effects"
+        )

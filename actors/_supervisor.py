@@ -10,7 +10,7 @@ import asyncio
 import contextvars
 from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from loopwright.protocol import (
     Answer,
@@ -63,6 +63,12 @@ class Routes:
     """By name of their tool."""
 
 
+class _Crash(NamedTuple):
+    """What it tells itself when the machine has failed over a message that somebody asked."""
+
+    error: Exception
+
+
 class Supervisor(Actor):
     """One per live invocation.
 
@@ -106,11 +112,13 @@ class Supervisor(Actor):
         self._left = False
         """Whether it has come to rest, and another one may already be at work on it."""
 
-    def on_receive(self, message: Input) -> object:
+    def on_receive(self, message: Input | _Crash) -> object:
         """Hand a message to the machine and carry out what it says.
 
         A command is answered once everything it made the machine write is durable.
         """
+        if isinstance(message, _Crash):
+            raise message.error
         if self._left:
             self._too_late(message)
             return None
@@ -118,9 +126,14 @@ class Supervisor(Actor):
         try:
             outputs = self._observed(message, now) if self._observers else machine.on(message, now)
         except ProtocolError:
-            if (outcome := machine.resting) is not None:
+            if (rested := machine.resting) is not None:
                 # Woken for something it can't grant, it rests as before.
-                self._leave(Rested(outcome))
+                self._leave(rested)
+            raise
+        except Exception as error:
+            if type(message) in _COMMANDS:
+                # Whoever asked is told; and then it is a crash, as over any other message.
+                self._me.tell(_Crash(error))
             raise
         for output in outputs:
             to = self._addressee(output)
@@ -141,6 +154,9 @@ class Supervisor(Actor):
             self._fail(message.error)
         elif type(message) in _COMMANDS and self._sent > sent:
             return self._durable(self._sent)
+        if self._left:
+            # What is still on its way to the store nobody here will hear of.
+            self._fail("it came to rest, and whether this was stored is not known")
         return None
 
     def on_stop(self) -> None:

@@ -13,11 +13,12 @@ import logging
 from collections.abc import Callable
 from typing import Final
 
-from loopwright.protocol import Lease, LoopwrightError
+from loopwright.protocol import Lease
 from loopwright.stores import Store
 
 from ._clock import Clock, sleep
 from ._names import new_worker_name
+from ._work import described
 
 SAFE_SHARE: Final = 0.8
 """The share of its time after which a worker no longer relies on it."""
@@ -81,14 +82,14 @@ class Tenure:
         self._until = 0.0
         try:
             await self._store.heartbeat(self.worker, 0)
-        except LoopwrightError as error:
-            logger.warning("This worker could not say that it is gone: %s", error)
+        except Exception as error:  # noqa: BLE001 - a store is foreign code
+            logger.warning("This worker could not say that it is gone: %s", described(error))
 
     async def _try(self) -> None:
         try:
             await self._beat()
-        except LoopwrightError as error:
-            logger.warning("This worker could not report as alive: %s", error)
+        except Exception as error:  # noqa: BLE001 - a store is foreign code
+            logger.warning("This worker could not report as alive: %s", described(error))
 
     async def _beat(self) -> None:
         asked = self._store.now()

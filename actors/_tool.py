@@ -9,7 +9,8 @@ import re
 import typing
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Final, Generic, Literal, ParamSpec, TypeVar, cast
+from math import inf
+from typing import Any, Final, Generic, Literal, ParamSpec, TypeGuard, TypeVar, cast
 
 from pydantic import ConfigDict, PydanticUserError, TypeAdapter, ValidationError
 from pydantic.errors import PydanticSchemaGenerationError
@@ -135,13 +136,15 @@ class Tool(Generic[P, R]):
         be sync or async, gets the tool's timeout, and must change nothing.
 
         Raises:
-            ConfigurationError: If the tool is not `reconcilable`, or has a reconciler.
+            ConfigurationError: If the tool is not `reconcilable`, has a reconciler, or this is no
+                function.
         """
         if self.effect is not Effect.RECONCILABLE:
             msg = f"tool {self.name!r} is {self.effect.value}; only a reconcilable one is asked"
             raise ConfigurationError(msg)
         if self.reconciler is not None:
             raise ConfigurationError(f"tool {self.name!r} has two reconcilers; drop one")
+        _check_callable(function, self.name, "its reconciler")
         self.reconciler = function
         return function
 
@@ -188,7 +191,7 @@ class Tool(Generic[P, R]):
         except Exception as error:
             msg = f"the effect key of tool {self.name!r} failed with {described(error)}"
             raise InvalidArgumentsError(msg) from error
-        if not isinstance(key, str) or not key.strip():
+        if not (_storable(key) and key.strip()):
             msg = f"the effect key of tool {self.name!r} is {key!r}; effect_key must return a text"
             raise InvalidArgumentsError(bounded(msg, 1_000))
         return EffectKey(key)
@@ -207,7 +210,7 @@ class Tool(Generic[P, R]):
         except Exception as error:
             msg = f"the resources of tool {self.name!r} failed with {described(error)}"
             raise InvalidArgumentsError(msg) from error
-        if isinstance(named, str) or not all(isinstance(r, str) for r in resources):  # pyright: ignore[reportUnnecessaryIsInstance] - it is foreign code
+        if isinstance(named, str) or not all(map(_storable, resources)):
             msg = f"the resources of tool {self.name!r} are {named!r}; writes must return texts"
             raise InvalidArgumentsError(bounded(msg, 1_000))
         return resources
@@ -265,7 +268,8 @@ def tool(
             under its effect key, and in order for each of the things it touches.
 
     Raises:
-        ConfigurationError: Without an effect class, or if the signature cannot be a schema.
+        ConfigurationError: Without an effect class, if something cannot be meant, or if the
+            signature cannot be a schema.
     """
 
     def decorate(function: Callable[P, R]) -> Tool[P, R]:
@@ -278,7 +282,7 @@ def tool(
                 f"tool name {bounded(tool_name)!r} is not usable; use 1-64 letters, digits, _ or -"
             )
             raise ConfigurationError(msg)
-        if effect is None or effect not in set(Effect):
+        if not isinstance(effect, str) or effect not in set(Effect):
             known = ", ".join(repr(e.value) for e in Effect)
             got = "has no effect class" if effect is None else f"has the effect class {effect!r}"
             msg = f"tool {tool_name!r} {got}; declare effect= one of {known}"
@@ -298,12 +302,20 @@ def tool(
         if dispatch not in ("call", "outbox"):
             msg = f"tool {tool_name!r} has dispatch={dispatch!r}; give 'call' or 'outbox'"
             raise ConfigurationError(msg)
-        if timeout is not None and timeout <= 0:
-            msg = f"tool {tool_name!r} has timeout={timeout}; give seconds above 0, or None"
+        # A comparison with NaN holds never.
+        seconds = cast("object", timeout)
+        if seconds is not None and not (isinstance(seconds, int | float) and 0 < seconds < inf):
+            msg = f"tool {tool_name!r} has timeout={timeout!r}; give seconds above 0, or None"
             raise ConfigurationError(msg)
-        if max_concurrency is not None and max_concurrency < 1:
-            msg = f"tool {tool_name!r} has max_concurrency={max_concurrency}; give at least 1"
+        if max_concurrency is not None and (
+            type(max_concurrency) is not int or max_concurrency < 1
+        ):
+            msg = f"tool {tool_name!r} has max_concurrency={max_concurrency!r}; give at least 1"
             raise ConfigurationError(msg)
+        if effect_key is not None:
+            _check_callable(effect_key, tool_name, "effect_key=")
+        if writes is not None:
+            _check_callable(writes, tool_name, "writes=")
         return Tool(
             function,
             effect=Effect(effect),
@@ -320,6 +332,32 @@ def tool(
 
 
 AnyTool = Tool[..., Any]
+
+
+def _storable(text: object) -> TypeGuard[str]:
+    """Whether it is a text without lone surrogates: those are no characters, and no store takes them."""
+    return isinstance(text, str) and not any("\ud800" <= c <= "\udfff" for c in text)
+
+
+def _check_callable(given: object, tool_name: str, what: str) -> None:
+    """Refuse what cannot be asked later, with one argument.
+
+    Raises:
+        ConfigurationError: If it cannot be called so.
+    """
+    shown = bounded(repr(given))
+    if not callable(given):
+        msg = f"tool {tool_name!r} has {shown} as {what}; give a function of one argument"
+        raise ConfigurationError(msg)
+    try:
+        signature = inspect.signature(given)
+    except (TypeError, ValueError):
+        return  # a builtin, which says nothing of itself
+    try:
+        signature.bind(None)
+    except TypeError as error:
+        msg = f"tool {tool_name!r} has {shown} as {what}, which does not take one argument: {error}"
+        raise ConfigurationError(msg) from None
 
 
 def _parameters(

@@ -208,12 +208,13 @@ async def resume(
 ) -> int:
     """Let one go on that failed, was abandoned, or waits for reconcilers to be asked again."""
     # Every limit is named, for a Budget without max_steps has some.
-    grant = Budget(
+    limits = Budget(
         max_steps=grant_steps,
         max_tool_calls=grant_tool_calls,
         max_tokens=grant_tokens,
         max_active_seconds=grant_seconds,
     )
+    grant = None if limits == Budget(max_steps=None) else limits
     async with session.runtime() as runtime:
         identity = await find_invocation(runtime.store, invocation)
         seen = (await runtime.state(identity)).protocol.seq

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import inf
 
 from loopwright.protocol import ConfigurationError
 
@@ -16,7 +17,7 @@ class Policy:
     """What an agent may do, and how much is forgiven before an invocation ends.
 
     Raises:
-        ConfigurationError: For a negative number.
+        ConfigurationError: For a number that cannot be meant.
     """
 
     version: str = "1"
@@ -46,12 +47,12 @@ class Policy:
     def __post_init__(self) -> None:
         """Refuse what cannot be meant."""
         for name in ("max_repairs", "max_faulty_turns", "cancel_grace", "approval_grace"):
-            if getattr(self, name) < 0:
-                msg = (
-                    f"Policy.{name} is {getattr(self, name)!r}; give a number that is not negative"
-                )
+            value: object = getattr(self, name)
+            kind = int if name.startswith("max_") else (int, float)
+            if not isinstance(value, kind) or not 0 <= value < inf:
+                msg = f"Policy.{name} is {value!r}; give a number that is not negative"
                 raise ConfigurationError(msg)
-        if self.max_attempts < 1:
+        if type(self.max_attempts) is not int or self.max_attempts < 1:
             msg = f"Policy.max_attempts is {self.max_attempts!r}; give at least 1"
             raise ConfigurationError(msg)
         for name in ("deny", "rules", "ask"):

@@ -55,8 +55,8 @@ class Budget:
     """Hard limits of one invocation; `None` means unlimited, 0 is a real limit.
 
     Raises:
-        ConfigurationError: For a negative limit, a ratio outside 0..1, or a deadline without
-            a time zone.
+        ConfigurationError: For a limit that is no number or negative, a ratio outside 0..1, or a
+            deadline without a time zone.
     """
 
     max_steps: int | None = 20
@@ -75,8 +75,9 @@ class Budget:
     def __post_init__(self) -> None:
         """Refuse limits that cannot be meant."""
         for name in ("max_steps", "max_tool_calls", "max_tokens", "max_active_seconds"):
-            value = getattr(self, name)
-            if value is not None and not value >= 0:
+            value: object = getattr(self, name)
+            kind = (int, float) if name == "max_active_seconds" else int
+            if value is not None and not (isinstance(value, kind) and value >= 0):
                 msg = f"Budget.{name} is {value!r}; give a number that is not negative, or None"
                 raise ConfigurationError(msg)
         if not 0 <= self.soft_ratio <= 1:

@@ -185,7 +185,11 @@ def parse_decision(raw: object) -> Decision:
 def raw_text(raw: object) -> str:
     """Keep a bounded text of a reply, or of arguments, that cannot be parsed."""
     text = raw.decode("utf-8", "replace") if isinstance(raw, bytes) else raw
-    return bounded(text if isinstance(text, str) else repr(text), RAW_LIMIT)
+    try:
+        shown = text if isinstance(text, str) else repr(text)
+    except Exception:  # noqa: BLE001 - nested without end, or with a repr of its own
+        shown = f"<{type(raw).__name__}>"
+    return bounded(shown, RAW_LIMIT)
 
 
 def _checked(decision: Decision) -> Decision:

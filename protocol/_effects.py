@@ -68,8 +68,16 @@ class EffectEntry:
     """What the tool was given."""
 
     def over(self, earlier: EffectEntry | None) -> EffectEntry:
-        """Keep what only an earlier line of the same effect key knows."""
-        if earlier is None or (self.attempts and self.arguments is not None):
+        """Keep what only an earlier line of the same effect key knows.
+
+        What has taken effect has: another call of the same key that fails takes nothing back.
+        """
+        if earlier is None:
+            return self
+        ours, theirs = (self.turn, self.call_id), (earlier.turn, earlier.call_id)
+        if earlier.status == "committed" and self.status != "committed" and ours != theirs:
+            return earlier
+        if self.attempts and self.arguments is not None:
             return self
         return replace(
             self,

@@ -28,7 +28,7 @@ from loopwright.protocol import (
 from ._memory_effects import EffectLedger
 from ._memory_outbox import Outbox
 from ._protocol import AppendResult
-from ._refusals import key_taken, lease_held, misplaced, not_found, unfit
+from ._refusals import check_prune, key_taken, lease_held, misplaced, not_found, unfit
 
 
 @dataclass(slots=True)
@@ -305,6 +305,7 @@ class MemoryStore:
             StoreError: If the store is not open.
         """
         self._check_open()
+        check_prune(ended_before, limit)
         kept = self._effects.unsettled() | self._outbox.unconcluded()
         gone: list[_Invocation] = []
         for one in self._invocations.values():
@@ -353,6 +354,8 @@ class MemoryStore:
             )
             if head.status != "running":
                 found.owner = None
+            if head.status == "ended":
+                found.cancel = None
 
         return None
 

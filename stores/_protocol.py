@@ -157,7 +157,8 @@ class Store(Protocol):
     async def request_cancel(self, note: CancelNote) -> None:
         """Keep that somebody wants an invocation to stop, for its owner or whoever follows.
 
-        The first note stays. One for an invocation that has ended changes nothing.
+        The first note stays, until the invocation ends: what is resumed after that was not meant.
+        One for an invocation that has ended changes nothing.
 
         Raises:
             InvocationNotFoundError: If there is no such invocation.
@@ -224,8 +225,15 @@ class Store(Protocol):
         be used again. What has an unsettled effect (`UNSETTLED`) or a delivery that is not
         concluded stays: somebody has to look at it.
 
+        Args:
+            ended_before: Seconds since the epoch.
+            limit: How many at most.
+
         Returns:
             How many were deleted.
+
+        Raises:
+            StoreError: If the time is no number, or the limit none that counts; nothing is deleted.
         """
         ...
 

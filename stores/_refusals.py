@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from math import isnan
+from typing import cast
+
 from loopwright.protocol import (
     Append,
     FencedError,
@@ -109,6 +112,20 @@ def not_found(invocation_id: InvocationId, where: str) -> InvocationNotFoundErro
     return InvocationNotFoundError(
         f"{where} holds no invocation {invocation_id!r}; list its invocations to see the ids."
     )
+
+
+def check_prune(ended_before: object, limit: object) -> None:
+    """Refuse to delete by a time that is none: SQLite calls every number less than any text.
+
+    Raises:
+        StoreError: If the time is no number, or the limit none that counts.
+    """
+    if type(ended_before) not in (int, float) or isnan(cast("float", ended_before)):
+        raise StoreError(
+            f"ended_before is {ended_before!r}; give seconds since the epoch, as time.time() does."
+        )
+    if type(limit) is not int or limit < 0:
+        raise StoreError(f"limit is {limit!r}; give how many may be deleted at most.")
 
 
 def lease_held(invocation_id: InvocationId, owner: str) -> LeaseHeldError:

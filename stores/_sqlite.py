@@ -31,6 +31,7 @@ from . import _sqlite_owners as owners
 from . import _sqlite_reads as reads
 from ._machine_clock import MachineClock
 from ._protocol import AppendResult
+from ._refusals import check_prune
 from ._sqlite_effects import find_effects
 from ._sqlite_opened import OpenFile
 
@@ -349,6 +350,7 @@ class SQLiteStore:
             StoreError: If the transaction failed, or the store is not open.
         """
         file = self._ready()
+        check_prune(ended_before, limit)
         return await file.write(partial(file.ledger.prune, ended_before=ended_before, limit=limit))
 
     def _ready(self) -> OpenFile:

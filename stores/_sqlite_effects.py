@@ -34,6 +34,8 @@ _PUT: Final = (
     " call_id = excluded.call_id, status = excluded.status, receipt = excluded.receipt,"
     " attempts = CASE excluded.attempts WHEN 0 THEN attempts ELSE excluded.attempts END,"
     " arguments = coalesce(excluded.arguments, arguments), at = excluded.at"
+    " WHERE NOT (status = 'committed' AND excluded.status != 'committed'"
+    " AND (turn, call_id) != (excluded.turn, excluded.call_id))"
 )
 # What is a text is the digest of a payload, see `_packed`. In one statement, so that nothing is
 # deleted in between.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Final
 
 from loopwright.protocol import CancelNote, InvocationId, Lease
 
@@ -65,6 +66,10 @@ def release(connection: sqlite3.Connection, lease: Lease) -> None:
     )
 
 
+FORGOTTEN_AFTER: Final = 86_400.0
+"""Seconds after its last heartbeat for which a dead worker is remembered."""
+
+
 def heartbeat(connection: sqlite3.Connection, worker: str, expires: Instant | None) -> None:
     """Set until when a worker counts as alive; `None`: it is gone.
 
@@ -77,6 +82,11 @@ def heartbeat(connection: sqlite3.Connection, worker: str, expires: Instant | No
         connection.execute(
             "REPLACE INTO workers(worker, expires, boot) VALUES(?, ?, ?)",
             (worker, expires.seconds, expires.boot),
+        )
+        # Nobody asks after those any more: an owner that is not there is as dead as an old one.
+        connection.execute(
+            "DELETE FROM workers WHERE boot != ? OR expires < ?",
+            (expires.boot, expires.seconds - FORGOTTEN_AFTER),
         )
 
 

@@ -156,14 +156,15 @@ class Ledger:
         head = append.head
         if head is not None:
             connection.execute(
-                "UPDATE invocations SET status = ?, reason = ?, detail = ?, updated_at = ?,"
-                " owner = CASE ? WHEN 'running' THEN owner END WHERE id = ?",
+                "UPDATE invocations SET status = ?1, reason = ?2, detail = ?3, updated_at = ?4,"
+                " owner = CASE ?1 WHEN 'running' THEN owner END,"
+                " cancel_reason = CASE ?1 WHEN 'ended' THEN NULL ELSE cancel_reason END,"
+                " cancel_by = CASE ?1 WHEN 'ended' THEN NULL ELSE cancel_by END WHERE id = ?5",
                 (
                     head.status,
                     None if head.reason is None else str(head.reason),
                     head.detail,
                     head.at,
-                    head.status,
                     run.id,
                 ),
             )

@@ -179,6 +179,17 @@ class CancelRules(StoreCase):
         await store.append([ended("a")])
         assert list(await store.cancel_requests("w1")) == []
 
+    async def test_a_note_is_not_meant_for_what_is_resumed_after_its_end(
+        self, store: Store
+    ) -> None:
+        await store.append([created("a")])
+        await store.request_cancel(note("a"))
+        await store.append([ended("a")])
+        assert (await store.summary(InvocationId("a"))).cancel is None
+        lease = await store.acquire(InvocationId("a"), "w2")
+        await store.append([append("a", 3, fence=lease.fence, worker="w2", head=head())])
+        assert list(await store.cancel_requests("w2")) == []
+
     async def test_a_note_stands_in_nobodys_way(self, store: Store) -> None:
         await store.append([created("a")])
         await store.request_cancel(note("a"))

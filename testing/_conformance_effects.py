@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 
@@ -76,6 +77,20 @@ class EffectRules(StoreCase):
         await store.append([created("a", effects=[effect("k")])])
         ((_, fact),) = await store.effects()
         assert (fact.entry.receipt, fact.entry.arguments) == (None, None)
+
+    async def test_what_has_taken_effect_is_not_taken_back_by_another_call(
+        self, store: Store
+    ) -> None:
+        done = effect("k", status="committed", receipt="paid")
+        await store.append([created("a", effects=[done])])
+        again = replace(effect("k", status="rejected"), turn=done.turn + 1)
+        await store.append([append("a", 2, effects=[again])])
+        ((_, fact),) = await store.effects()
+        assert (fact.entry.status, fact.entry.receipt) == ("committed", "paid")
+        # Its own call may still say better.
+        await store.append([append("a", 3, effects=[replace(done, receipt="r-1")])])
+        ((_, fact),) = await store.effects()
+        assert fact.entry.receipt == "r-1"
 
     async def test_an_effect_tells_when_it_changed_by_the_wall_clock(self, store: Store) -> None:
         await store.append([created("a", effects=[effect("k")])])

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
+from math import nan
+from typing import cast
+
 import pytest
 
 from loopwright.protocol import (
@@ -13,6 +17,7 @@ from loopwright.protocol import (
     JournalConflictError,
     Reason,
     Snapshot,
+    StoreError,
 )
 from loopwright.stores import Store
 
@@ -52,6 +57,24 @@ class PruneRules(StoreCase):
         assert await store.prune(ended_before=20.0) == 2
         assert await store.prune(ended_before=20.0) == 0
         assert [one.invocation_id for one in await store.invocations()] == ["b"]
+
+    @pytest.mark.parametrize("time", ["2026-01-01", None, datetime(2026, 1, 1, tzinfo=UTC), nan])
+    async def test_nothing_is_deleted_by_a_time_that_is_none(
+        self, store: Store, time: object
+    ) -> None:
+        await store.append([created("a"), ended("a")])
+        with pytest.raises(StoreError, match=r"ended_before is .* seconds since the epoch"):
+            await store.prune(ended_before=cast("float", time))
+        assert len(await store.invocations()) == 1
+
+    @pytest.mark.parametrize("limit", [-1, 1.5, None])
+    async def test_nothing_is_deleted_by_a_limit_that_is_none(
+        self, store: Store, limit: object
+    ) -> None:
+        await store.append([created("a"), ended("a")])
+        with pytest.raises(StoreError, match=r"limit is .* at most"):
+            await store.prune(ended_before=1_000.0, limit=cast("int", limit))
+        assert len(await store.invocations()) == 1
 
     async def test_what_has_not_ended_stays(self, store: Store) -> None:
         asked = head("suspended", reason=Reason.APPROVAL_REQUIRED)

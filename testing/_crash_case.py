@@ -257,6 +257,9 @@ class Case:
 
         A life that runs alone takes over at once whatever an earlier one has left. One of two that
         run side by side waits until the other's lease is over: give both a short `lease_ttl`.
+
+        Raises:
+            ConfigurationError: If the case, or this life of it, cannot be meant so.
         """
         if not self._running:
             self._generation += 1

@@ -17,6 +17,8 @@ import traceback
 from collections.abc import Callable
 from typing import Any, NoReturn
 
+from pydantic import ValidationError
+
 from loopwright.actors import Agent, Runtime
 from loopwright.protocol import ConfigurationError, Final, dumps, loads
 
@@ -105,6 +107,11 @@ def _said(factory: Callable[..., object], spec: Spec) -> dict[str, str]:
         return {"error": f"{type(error).__name__}: {error}"}
 
 
+def _first_problem(error: ValidationError) -> str:
+    first = error.errors(include_url=False)[0]
+    return f"{first['loc'][0]}={first['input']!r}: {first['msg']}"
+
+
 async def _warm_up() -> None:
     """Do once what every child would have to do by itself: late imports, and building validators."""
     agent = Agent("host", model=ScriptedModel([Final("warm")]))
@@ -135,7 +142,12 @@ def main() -> None:
         for line in commands:
             command: Any = loads(line)
             if "begin" in command:
-                answer(pid=host.begin(specs.validate_python(command["begin"])))
+                try:
+                    spec = specs.validate_python(command["begin"])
+                except ValidationError as error:
+                    answer(error=f"a life cannot begin so: {_first_problem(error)}")
+                    continue
+                answer(pid=host.begin(spec))
             else:
                 code, said = host.wait(command["wait"], command["limit"])
                 answer(code=code, said=loads(said) if said else {})

@@ -9,9 +9,9 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, cast
+from typing import Annotated, Any, Final, cast
 
-from pydantic import TypeAdapter
+from pydantic import Field, TypeAdapter
 
 from loopwright.actors import Agent, Run, Runtime
 from loopwright.protocol import (
@@ -58,7 +58,7 @@ class Spec:
     answer: str
     settle: Reconciled | str | None
     point: CrashPoint | None
-    occurrence: int
+    occurrence: Annotated[int, Field(ge=1)]
     cancel_at: CrashPoint | None
     lease_ttl: float
     limit: float

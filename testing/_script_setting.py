@@ -62,6 +62,7 @@ class PolicyPart(Part):
     """Tools whose calls are denied."""
     max_repairs: int = 0
     max_faulty_turns: int = 0
+    max_attempts: int = 1
     max_repeats: int = 0
     results_must_repeat: bool = True
     cancel_grace: float = 0

@@ -113,6 +113,19 @@ def test_arguments_that_are_no_object_make_a_broken_call(arguments: object) -> N
     assert call.problem
 
 
+def test_arguments_that_are_nested_without_end_make_a_broken_call() -> None:
+    """Also where they come as objects, which not even a repr can show."""
+    deep: dict[str, object] = {}
+    for _ in range(5_000):
+        deep = {"a": deep}
+    call = parse_call("c1", "pay", deep)
+    assert isinstance(call, BrokenCall)
+    assert (call.problem, call.raw) == (
+        "arguments: nested deeper than 64 levels; flatten it",
+        "<dict>",
+    )
+
+
 @pytest.mark.parametrize("arguments", [None, "", "  ", "null", {}])
 def test_no_arguments_are_an_empty_object(arguments: object) -> None:
     """A tool without parameters may be called in any of these ways."""

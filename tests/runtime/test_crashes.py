@@ -11,7 +11,7 @@ import pytest
 
 from loopwright import Agent, Final, Outcome, Policy, Reason, Runtime, tool
 from loopwright.actors import Instant, Machine, ProgressTracker, Validator
-from loopwright.protocol import Decided, Executed, Input, Output, Rested, StoreError
+from loopwright.protocol import Answer, Decided, Executed, Input, Output, Rested, StoreError
 from loopwright.stores import MemoryStore, SQLiteStore
 from loopwright.testing import FailingStore, ScriptedModel
 
@@ -204,3 +204,18 @@ async def test_decisions_of_a_crashed_life_are_not_heard_in_the_next(
     outcome = await run(agent)
     assert outcome.answer == "kept"
     assert outcome.steps == 1
+
+
+async def test_a_bug_over_a_command_strands_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever asked is told; the invocation is rebuilt, and can be spoken to again."""
+    question: dict[str, object] = {"kind": "clarification", "question": "?"}
+    model = ScriptedModel([question, Final("done")])
+    async with Runtime([Agent("desk", model=model)]) as runtime, asyncio.timeout(5):
+        asked = await runtime.run("desk", "go")
+        monkeypatch.setattr(Machine, "on", broken_on(Answer, 1))
+        with pytest.raises(KeyError):
+            await runtime.answer(asked.invocation_id, "blue", by="bo")
+        while runtime.statistics()[0]:
+            await asyncio.sleep(0)
+        run = await runtime.answer(asked.invocation_id, "blue", by="bo")
+        assert (await run.outcome()).completed

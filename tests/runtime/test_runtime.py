@@ -180,7 +180,7 @@ def test_two_agents_of_one_name_are_refused() -> None:
 def test_limits_that_cannot_be_meant_are_refused() -> None:
     with pytest.raises(ConfigurationError, match="at least 1"):
         Runtime([desk()], max_live=0)
-    with pytest.raises(ConfigurationError, match="above 0 seconds"):
+    with pytest.raises(ConfigurationError, match=r"at least 0\.1 seconds"):
         Runtime([desk()], lease_ttl=0)
 
 

@@ -248,6 +248,10 @@ def _blank(_: Any) -> Any:
     return " "
 
 
+def _half(_: Any) -> Any:
+    return "pay:\ud800"
+
+
 def _misspelt(a: Any) -> Any:
     return a.ordr
 
@@ -258,6 +262,7 @@ def _misspelt(a: Any) -> Any:
         (_order, "the effect key of tool 'pay' is 7; effect_key must return a text"),
         (_nothing, "the effect key of tool 'pay' is None; effect_key must return a text"),
         (_blank, "the effect key of tool 'pay' is ' '; effect_key must return a text"),
+        (_half, "the effect key of tool 'pay' is 'pay:"),
         (_misspelt, "the effect key of tool 'pay' failed with AttributeError: "),
     ],
 )

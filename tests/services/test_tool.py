@@ -7,6 +7,7 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from decimal import Decimal
 from enum import Enum
+from math import inf, nan
 from typing import Annotated, Any, Literal, cast
 
 import pytest
@@ -119,6 +120,29 @@ _missing.__annotations__["x"] = "Nowhere"
         (
             {"effect": "read", "max_concurrency": 0},
             "tool 'plain' has max_concurrency=0; give at least 1",
+        ),
+        (
+            {"effect": ["read"]},
+            "tool 'plain' has the effect class ['read']; declare effect= one of",
+        ),
+        ({"effect": "read", "timeout": nan}, "tool 'plain' has timeout=nan; give seconds above 0"),
+        ({"effect": "read", "timeout": inf}, "tool 'plain' has timeout=inf; give seconds above 0"),
+        ({"effect": "read", "timeout": "5"}, "tool 'plain' has timeout='5'; give seconds above 0"),
+        (
+            {"effect": "read", "max_concurrency": 1.5},
+            "tool 'plain' has max_concurrency=1.5; give at least 1",
+        ),
+        (
+            {"effect": "idempotent", "effect_key": "refund"},
+            "tool 'plain' has 'refund' as effect_key=; give a function of one argument",
+        ),
+        (
+            {"effect": "idempotent", "writes": ["order"]},
+            "tool 'plain' has ['order'] as writes=; give a function of one argument",
+        ),
+        (
+            {"effect": "idempotent", "effect_key": lambda: "refund"},
+            "tool 'plain' has <function <lambda> at ",
         ),
     ],
 )
@@ -331,6 +355,15 @@ def test_a_tool_has_one_reconciler() -> None:
     made.reconcile(_ask)
     with pytest.raises(ConfigurationError, match="tool 'plain' has two reconcilers; drop one"):
         made.reconcile(_ask)
+
+
+@pytest.mark.parametrize("given", ["applied", lambda: applied()])
+def test_a_reconciler_takes_the_effect_key(given: Any) -> None:
+    """Otherwise it would fail where it is needed, which says that nothing is known."""
+    made = tool(effect="reconcilable")(plain)
+    with pytest.raises(ConfigurationError, match=r"^tool 'plain' has .* as its reconciler"):
+        made.reconcile(given)
+    assert made.reconciler is None
 
 
 def test_a_reconcilable_tool_without_a_reconciler_is_refused_at_registration() -> None:

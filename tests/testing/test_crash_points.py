@@ -7,6 +7,7 @@ import sys
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -328,6 +329,24 @@ def test_agents_that_cannot_be_made_are_one_sentence(
     with pytest.raises(ConfigurationError) as error:
         case.finish()
     assert str(error.value) == says
+
+
+@pytest.mark.parametrize(
+    ("life", "says"),
+    [
+        ({"occurrence": 0}, "occurrence=0: Input should be greater than"),
+        ({"cancel_at": "K99"}, "cancel_at='K99': Input should be 'K0', "),
+        ({"settle": 5}, "settle=5: Input should be "),
+    ],
+)
+def test_a_life_that_cannot_be_meant_so_is_one_sentence_and_the_kit_goes_on(
+    kits: Kits, life: dict[str, Any], says: str
+) -> None:
+    case = kits("pays").case("desk", "go")
+    with pytest.raises(ConfigurationError) as error:
+        case.begin(**life)
+    assert str(error.value).startswith(f"a life cannot begin so: {says}")
+    assert case.finish().completed
 
 
 def test_a_process_that_ends_by_itself_was_not_killed_by_the_kit(kits: Kits) -> None:
