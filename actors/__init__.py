@@ -9,14 +9,9 @@ from ._clock import Clock as Clock
 from ._clock import Instant as Instant
 from ._clock import RealClock as RealClock
 from ._clock import Timer as Timer
-from ._committer import Committer as Committer
-from ._decider import Decider as Decider
-from ._executor import ToolExecutor as ToolExecutor
-from ._machine import Machine as Machine
 from ._run import Run as Run
 from ._runtime import Recovery as Recovery
 from ._runtime import Runtime as Runtime
-from ._supervisor import Supervisor as Supervisor
 from ._tool import AnyTool as AnyTool
 from ._tool import Tool as Tool
 from ._tool import ToolContext as ToolContext
@@ -24,8 +19,13 @@ from ._tool import ToolFailure as ToolFailure
 from ._tool import tool as tool
 from ._trace import RunObserver as RunObserver
 from ._trace import TraceEvent as TraceEvent
-from ._tracker import ProgressTracker as ProgressTracker
-from ._validator import Validator as Validator
+from .machine._machine import Machine as Machine
+from .roles._committer import Committer as Committer
+from .roles._decider import Decider as Decider
+from .roles._executor import ToolExecutor as ToolExecutor
+from .roles._supervisor import Supervisor as Supervisor
+from .roles._tracker import ProgressTracker as ProgressTracker
+from .roles._validator import Validator as Validator
 
 if TYPE_CHECKING:
     from ._sync import SyncRuntime as SyncRuntime

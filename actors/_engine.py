@@ -42,22 +42,10 @@ from loopwright.stores import Store
 
 from ._agent import Agent
 from ._clock import Clock, sleep
-from ._committer import Committer
-from ._core import outcome_of
-from ._decider import Decider
-from ._deliveries import NO_FENCE, Deliveries
-from ._executor import ToolExecutor
 from ._live import Live, streak_of
-from ._machine import Machine
-from ._relay import Relay, poke
-from ._results import LATE_RESULT
-from ._service import answer
-from ._supervisor import Routes, Supervisor
 from ._tenure import Tenure
 from ._tool import AnyTool
 from ._trace import RunObserver
-from ._tracker import ProgressTracker
-from ._validator import Validator
 from .kernel import (
     ActorDeadError,
     ActorFailed,
@@ -67,6 +55,18 @@ from .kernel import (
     Lane,
     SystemClosedError,
 )
+from .machine._core import outcome_of
+from .machine._machine import Machine
+from .machine._results import LATE_RESULT
+from .roles._committer import Committer
+from .roles._decider import Decider
+from .roles._deliveries import NO_FENCE, Deliveries
+from .roles._executor import ToolExecutor
+from .roles._relay import Relay, poke
+from .roles._service import answer
+from .roles._supervisor import Routes, Supervisor
+from .roles._tracker import ProgressTracker
+from .roles._validator import Validator
 
 CANCELS_EVERY: Final = 1.0
 """Seconds between two looks for cancels that were said elsewhere."""

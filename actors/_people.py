@@ -27,9 +27,9 @@ from loopwright.protocol import (
     bounded,
 )
 
-from ._results import LATE_RESULT
 from ._run import Run
 from ._said import check_edits, check_said, chosen
+from .machine._results import LATE_RESULT
 
 _NO_EDITS: Final[Mapping[CallId, JsonObject]] = MappingProxyType({})
 

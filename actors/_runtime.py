@@ -50,15 +50,15 @@ from loopwright.stores import MemoryStore, Store
 from ._adopting import Adopter
 from ._agent import Agent
 from ._clock import Clock, RealClock, sleep
-from ._core import outcome_of
 from ._engine import Engine
-from ._judge import Judge
 from ._looking import Looking
 from ._names import new_invocation_id
 from ._people import People
 from ._run import Run
 from ._said import check_limits, check_said, check_start
 from ._trace import RunObserver
+from .machine._core import outcome_of
+from .roles._judge import Judge
 
 LEASE_TTL: Final = 15.0
 MAX_LIVE: Final = 10_000

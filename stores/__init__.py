@@ -6,19 +6,19 @@ from typing import TYPE_CHECKING
 
 from ._listing import all_effects as all_effects
 from ._listing import all_invocations as all_invocations
-from ._memory import MemoryStore as MemoryStore
 from ._protocol import AppendResult as AppendResult
 from ._protocol import AppendsNow as AppendsNow
 from ._protocol import Store as Store
+from .memory._store import MemoryStore as MemoryStore
 
 if TYPE_CHECKING:
-    from ._sqlite import SQLiteStore as SQLiteStore
+    from .sqlite._store import SQLiteStore as SQLiteStore
 
 
 def __getattr__(name: str) -> object:
     """Import the SQLite store, and sqlite3 with it, where it is first used."""
     if name == "SQLiteStore":
-        from ._sqlite import SQLiteStore
+        from .sqlite._store import SQLiteStore
 
         return SQLiteStore
     msg = f"module {__name__!r} has no attribute {name!r}"

@@ -12,27 +12,27 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from ._clock import VirtualClock as VirtualClock
     from ._clock import settle as settle
-    from ._conformance import StoreConformance as StoreConformance
-    from ._crash_case import CrashPoints as CrashPoints
-    from ._crash_points import CrashPoint as CrashPoint
     from ._failing_store import FailingStore as FailingStore
-    from ._messages import Advance as Advance
-    from ._messages import Expect as Expect
-    from ._messages import MessageStep as MessageStep
-    from ._messages import ScriptMismatchError as ScriptMismatchError
-    from ._messages import Send as Send
-    from ._messages import run_actor_script as run_actor_script
-    from ._messages import run_script as run_script
     from ._model import ScriptedModel as ScriptedModel
     from ._model import Step as Step
-    from ._patterns import commit_of as commit_of
-    from ._patterns import like as like
-    from ._play import play as play
     from ._probe import Probe as Probe
-    from ._script import Script as Script
-    from ._script_file import load_script as load_script
-    from ._script_file import parse_script as parse_script
     from ._wrapped_store import WrappedStore as WrappedStore
+    from .conformance._suite import StoreConformance as StoreConformance
+    from .crash._case import CrashPoints as CrashPoints
+    from .crash._points import CrashPoint as CrashPoint
+    from .scripts._file import load_script as load_script
+    from .scripts._file import parse_script as parse_script
+    from .scripts._messages import Advance as Advance
+    from .scripts._messages import Expect as Expect
+    from .scripts._messages import MessageStep as MessageStep
+    from .scripts._messages import ScriptMismatchError as ScriptMismatchError
+    from .scripts._messages import Send as Send
+    from .scripts._messages import run_actor_script as run_actor_script
+    from .scripts._messages import run_script as run_script
+    from .scripts._patterns import commit_of as commit_of
+    from .scripts._patterns import like as like
+    from .scripts._play import play as play
+    from .scripts._steps import Script as Script
 
 __all__ = [
     "Advance",
@@ -61,27 +61,27 @@ __all__ = [
 ]
 
 _HOMES = {
-    "Advance": "_messages",
-    "CrashPoint": "_crash_points",
-    "CrashPoints": "_crash_case",
-    "Expect": "_messages",
+    "Advance": "scripts._messages",
+    "CrashPoint": "crash._points",
+    "CrashPoints": "crash._case",
+    "Expect": "scripts._messages",
     "FailingStore": "_failing_store",
-    "MessageStep": "_messages",
+    "MessageStep": "scripts._messages",
     "Probe": "_probe",
-    "Script": "_script",
-    "ScriptMismatchError": "_messages",
+    "Script": "scripts._steps",
+    "ScriptMismatchError": "scripts._messages",
     "ScriptedModel": "_model",
-    "Send": "_messages",
+    "Send": "scripts._messages",
     "Step": "_model",
-    "StoreConformance": "_conformance",
+    "StoreConformance": "conformance._suite",
     "VirtualClock": "_clock",
-    "commit_of": "_patterns",
-    "like": "_patterns",
-    "load_script": "_script_file",
-    "parse_script": "_script_file",
-    "play": "_play",
-    "run_actor_script": "_messages",
-    "run_script": "_messages",
+    "commit_of": "scripts._patterns",
+    "like": "scripts._patterns",
+    "load_script": "scripts._file",
+    "parse_script": "scripts._file",
+    "play": "scripts._play",
+    "run_actor_script": "scripts._messages",
+    "run_script": "scripts._messages",
     "settle": "_clock",
     "WrappedStore": "_wrapped_store",
 }

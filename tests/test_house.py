@@ -22,7 +22,7 @@ MAY_IMPORT = {
     "console": {"protocol", "policy", "stores", "actors", "examples"},
     "examples": {"protocol", "policy", "stores", "actors"},
 }
-PURE = ("protocol", "policy")
+PURE = ("protocol", "policy", "actors/machine")
 IMPURE = {
     "aiosqlite", "anyio", "asyncio", "datetime.datetime.now", "os", "pykka", "random",
     "secrets", "socket", "sqlite3", "subprocess", "threading", "time",

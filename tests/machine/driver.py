@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Self, TypeVar
 
 from loopwright.actors._clock import Instant
-from loopwright.actors._machine import Machine
+from loopwright.actors.machine._machine import Machine
 from loopwright.policy import Policy
 from loopwright.protocol import (
     Answer,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import cast
 
-from loopwright.actors._machine import Machine
+from loopwright.actors.machine._machine import Machine
 from loopwright.protocol import InvocationState
 
 _SCRATCH = {"_out", "trail", "_now", "_allowed"}

@@ -9,8 +9,8 @@ from unittest.mock import patch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from loopwright.actors import _core
-from loopwright.actors._results import LATE_RESULT
+from loopwright.actors.machine import _core
+from loopwright.actors.machine._results import LATE_RESULT
 from loopwright.policy import Policy
 from loopwright.protocol import (
     Answer,

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from loopwright.actors._core import outcome_of
+from loopwright.actors.machine._core import outcome_of
 from loopwright.policy import Policy
 from loopwright.protocol import (
     Accepted,

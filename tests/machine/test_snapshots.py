@@ -8,8 +8,8 @@ from unittest.mock import patch
 import orjson
 import pytest
 
-from loopwright.actors import _core
-from loopwright.actors._core import SNAPSHOT_EVERY
+from loopwright.actors.machine import _core
+from loopwright.actors.machine._core import SNAPSHOT_EVERY
 from loopwright.policy import Policy
 from loopwright.protocol import (
     Budget,

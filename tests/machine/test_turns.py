@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from loopwright.actors._core import LINGER
+from loopwright.actors.machine._core import LINGER
 from loopwright.protocol import (
     CannotContinue,
     Clarification,

@@ -69,7 +69,7 @@ async def test_a_queued_write_never_begins_after_a_cancel(
     blocking: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its dispatch is announced, and taken back: `not_started`, and nothing is unresolved."""
-    monkeypatch.setattr("loopwright.actors._executor.MAX_THREADS", 1)
+    monkeypatch.setattr("loopwright.actors.roles._executor.MAX_THREADS", 1)
     till = Till()
     desk = Agent("desk", model=Pays(), tools=[till.tool(blocking=blocking)])
     async with Runtime([desk]) as runtime:
@@ -98,7 +98,7 @@ async def test_a_queued_write_never_begins_without_its_lease(
     blocking: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whoever owns it by now decides; this runtime reports `lease_lost` and dispatches nothing."""
-    monkeypatch.setattr("loopwright.actors._executor.MAX_THREADS", 1)
+    monkeypatch.setattr("loopwright.actors.roles._executor.MAX_THREADS", 1)
     till, held = Till(), [True]
     original: Any = ToolExecutor.__init__
 

@@ -246,7 +246,7 @@ async def test_a_store_that_fails_loses_no_delivery() -> None:
 async def test_a_relay_that_crashes_goes_on_from_the_store(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    from loopwright.actors._relay import Relay
+    from loopwright.actors.roles._relay import Relay
 
     caplog.set_level(logging.CRITICAL + 1)
     original, left = Relay.on_receive, [2]

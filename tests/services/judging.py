@@ -11,7 +11,7 @@ from loopwright import (
     ToolCalls,
     tool,
 )
-from loopwright.actors._judge import Judge
+from loopwright.actors.roles._judge import Judge
 from loopwright.protocol import (
     Accepted,
     BrokenCall,

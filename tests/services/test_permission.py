@@ -14,7 +14,7 @@ from loopwright import (
     RequestApproval,
     ToolCalls,
 )
-from loopwright.actors._judge import Judge
+from loopwright.actors.roles._judge import Judge
 from loopwright.policy import Access, Allow, Deny, over, tool_named, writes
 from loopwright.policy import Ask as AskHuman
 from loopwright.protocol import (

@@ -12,8 +12,8 @@ import pytest
 
 from loopwright import Reconciled, applied, not_applied, rejected, tool, unknown
 from loopwright.actors import AnyTool
-from loopwright.actors._executor import ToolExecutor
 from loopwright.actors.kernel import ActorSystem, Request
+from loopwright.actors.roles._executor import ToolExecutor
 from loopwright.protocol import CallId, EffectKey, Finding, Reconcile, attempt_id
 from loopwright.testing import Probe, VirtualClock, settle
 from services.bench import INVOCATION, Gate, escaping, executor, held, unheard

@@ -25,8 +25,8 @@ from loopwright import (
     tool,
 )
 from loopwright.actors import AnyTool
-from loopwright.actors._judge import Judge
 from loopwright.actors._tool import InvalidArgumentsError
+from loopwright.actors.roles._judge import Judge
 from loopwright.protocol import (
     Accepted,
     CallId,

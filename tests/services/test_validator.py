@@ -17,8 +17,8 @@ from loopwright import (
     ToolCalls,
 )
 from loopwright.actors import Validator
-from loopwright.actors._judge import Judge
 from loopwright.actors.kernel import ActorSystem, ChildSpec, Request
+from loopwright.actors.roles._judge import Judge
 from loopwright.policy import Access, writes
 from loopwright.protocol import (
     Accepted,

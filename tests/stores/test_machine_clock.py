@@ -9,8 +9,8 @@ import pytest
 
 from loopwright.protocol import InvocationId
 from loopwright.stores import SQLiteStore
-from loopwright.stores._machine_clock import NEVER, Instant, MachineClock, boot_id
-from loopwright.testing._conformance_base import created, delivery, head, queued
+from loopwright.stores.sqlite._clock import NEVER, Instant, MachineClock, boot_id
+from loopwright.testing.conformance._base import created, delivery, head, queued
 
 
 @pytest.fixture
@@ -20,7 +20,7 @@ def path(tmp_path: Path) -> Path:
 
 def reboot(monkeypatch: pytest.MonkeyPatch, boot: str) -> None:
     """Pretend that this is another run of the machine, or a machine that does not name its runs."""
-    monkeypatch.setattr("loopwright.stores._machine_clock.boot_id", lambda: boot)
+    monkeypatch.setattr("loopwright.stores.sqlite._clock.boot_id", lambda: boot)
 
 
 def test_a_moment_is_before_a_later_one_of_the_same_boot_only() -> None:
@@ -51,7 +51,7 @@ def test_the_seconds_are_wall_clock_where_the_boot_has_no_name(
 def test_a_machine_without_a_boot_id_gives_an_empty_one(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr("loopwright.stores._machine_clock._BOOT_ID", tmp_path / "missing")
+    monkeypatch.setattr("loopwright.stores.sqlite._clock._BOOT_ID", tmp_path / "missing")
     assert boot_id.__wrapped__() == ""
 
 

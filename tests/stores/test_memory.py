@@ -7,8 +7,8 @@ import pytest
 from loopwright.protocol import InvocationId
 from loopwright.stores import MemoryStore, Store
 from loopwright.testing import WrappedStore
-from loopwright.testing._conformance import StoreConformance
-from loopwright.testing._conformance_base import append, created
+from loopwright.testing.conformance._base import append, created
+from loopwright.testing.conformance._suite import StoreConformance
 
 
 class TestMemoryStore(StoreConformance):

@@ -9,8 +9,8 @@ import pytest
 
 from loopwright.protocol import InvocationId, StoreError
 from loopwright.stores import SQLiteStore, Store
-from loopwright.testing._conformance import StoreConformance
-from loopwright.testing._conformance_base import created, kinds
+from loopwright.testing.conformance._base import created, kinds
+from loopwright.testing.conformance._suite import StoreConformance
 
 
 class TestSQLiteStore(StoreConformance):
@@ -29,7 +29,7 @@ class TestSQLiteStoreOnThread(TestSQLiteStore):
 
     @pytest.fixture(autouse=True)
     def slow(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr("loopwright.stores._sqlite_group.INLINE_SECONDS", 0.0)
+        monkeypatch.setattr("loopwright.stores.sqlite._group.INLINE_SECONDS", 0.0)
 
 
 class TestSQLiteStoreOnLoop(TestSQLiteStore):
@@ -37,7 +37,7 @@ class TestSQLiteStoreOnLoop(TestSQLiteStore):
 
     @pytest.fixture(autouse=True)
     def fast(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr("loopwright.stores._sqlite_group.INLINE_SECONDS", 60.0)
+        monkeypatch.setattr("loopwright.stores.sqlite._group.INLINE_SECONDS", 60.0)
 
 
 @pytest.mark.anyio
@@ -46,7 +46,7 @@ async def test_a_file_that_stays_locked_is_a_transient_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, inline_seconds: float
 ) -> None:
     """B65: waiting never holds up the event loop, and ends after `busy_timeout`."""
-    monkeypatch.setattr("loopwright.stores._sqlite_group.INLINE_SECONDS", inline_seconds)
+    monkeypatch.setattr("loopwright.stores.sqlite._group.INLINE_SECONDS", inline_seconds)
     path = tmp_path / "agents.db"
     store = SQLiteStore(path, busy_timeout=0.05)
     await store.open()

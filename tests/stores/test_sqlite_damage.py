@@ -11,7 +11,7 @@ import pytest
 
 from loopwright.protocol import CancelNote, InvocationId, JournalCorruptError, Snapshot
 from loopwright.stores import SQLiteStore
-from loopwright.testing._conformance_base import append, delivery, head, queued
+from loopwright.testing.conformance._base import append, delivery, head, queued
 
 pytestmark = pytest.mark.anyio
 

@@ -16,8 +16,8 @@ import pytest
 
 from loopwright.protocol import InvocationId, JournalCorruptError, StoreError
 from loopwright.stores import SQLiteStore
-from loopwright.stores._sqlite_schema import APPLICATION_ID, VERSION
-from loopwright.testing._conformance_base import append, created
+from loopwright.stores.sqlite._schema import APPLICATION_ID, VERSION
+from loopwright.testing.conformance._base import append, created
 
 
 @pytest.fixture

@@ -12,11 +12,11 @@ import pytest
 
 from loopwright.protocol import Append, StoreError
 from loopwright.stores import AppendResult
-from loopwright.stores._sqlite_group import GroupCommit
-from loopwright.stores._sqlite_schema import open_writer
-from loopwright.stores._sqlite_thread import ConnectionThread
-from loopwright.stores._sqlite_writes import Ledger
-from loopwright.testing._conformance_base import append, created, kinds
+from loopwright.stores.sqlite._group import GroupCommit
+from loopwright.stores.sqlite._schema import open_writer
+from loopwright.stores.sqlite._thread import ConnectionThread
+from loopwright.stores.sqlite._writes import Ledger
+from loopwright.testing.conformance._base import append, created, kinds
 
 pytestmark = pytest.mark.anyio
 
@@ -37,8 +37,8 @@ def group(
     tmp_path: Path,
     thread: ConnectionThread,
 ) -> GroupCommit:
-    monkeypatch.setattr("loopwright.stores._sqlite_group.INLINE_SECONDS", request.param)
-    monkeypatch.setattr("loopwright.stores._sqlite_group.INLINE_BYTES", 10_000_000)
+    monkeypatch.setattr("loopwright.stores.sqlite._group.INLINE_SECONDS", request.param)
+    monkeypatch.setattr("loopwright.stores.sqlite._group.INLINE_BYTES", 10_000_000)
     return GroupCommit(Ledger(tmp_path / "agents.db", 5.0), thread)
 
 

@@ -13,7 +13,7 @@ import pytest
 
 from loopwright.protocol import InvocationId, StoreError
 from loopwright.stores import SQLiteStore
-from loopwright.testing._conformance_base import created
+from loopwright.testing.conformance._base import created
 
 
 @pytest.fixture
@@ -116,7 +116,7 @@ async def test_a_store_that_failed_to_open_may_be_opened_again(tmp_path: Path) -
 def test_a_store_whose_event_loop_died_during_a_commit_can_be_closed(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("loopwright.stores._sqlite_group.INLINE_SECONDS", 0.0)
+    monkeypatch.setattr("loopwright.stores.sqlite._group.INLINE_SECONDS", 0.0)
     before = threading.active_count()
     store = SQLiteStore(path)
 

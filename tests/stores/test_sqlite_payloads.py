@@ -21,8 +21,8 @@ from loopwright.protocol import (
     dumps,
 )
 from loopwright.stores import SQLiteStore
-from loopwright.testing._conformance_base import append, created, effect, head, kinds
-from loopwright.testing._conformance_payloads import BIG, holding
+from loopwright.testing.conformance._base import append, created, effect, head, kinds
+from loopwright.testing.conformance._payloads import BIG, holding
 
 pytestmark = pytest.mark.anyio
 

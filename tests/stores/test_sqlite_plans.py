@@ -10,15 +10,15 @@ from pathlib import Path
 import pytest
 
 from loopwright.protocol import UNSETTLED, EffectStatus
-from loopwright.stores._machine_clock import MachineClock
-from loopwright.stores._sqlite_effects import find_effects
-from loopwright.stores._sqlite_outbox import claimable
-from loopwright.stores._sqlite_owners import cancel_requests
-from loopwright.stores._sqlite_reads import lines_from, orphans
-from loopwright.stores._sqlite_schema import open_writer
-from loopwright.stores._sqlite_writes import Ledger
-from loopwright.testing._conformance_base import append, created, effect
-from loopwright.testing._conformance_payloads import BIG, holding
+from loopwright.stores.sqlite._clock import MachineClock
+from loopwright.stores.sqlite._effects import find_effects
+from loopwright.stores.sqlite._outbox import claimable
+from loopwright.stores.sqlite._owners import cancel_requests
+from loopwright.stores.sqlite._reads import lines_from, orphans
+from loopwright.stores.sqlite._schema import open_writer
+from loopwright.stores.sqlite._writes import Ledger
+from loopwright.testing.conformance._base import append, created, effect
+from loopwright.testing.conformance._payloads import BIG, holding
 
 NOW = MachineClock().now()
 

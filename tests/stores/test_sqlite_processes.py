@@ -12,7 +12,7 @@ import pytest
 
 from loopwright.protocol import InvocationId, LeaseHeldError
 from loopwright.stores import SQLiteStore
-from loopwright.testing._conformance_base import created, kinds
+from loopwright.testing.conformance._base import created, kinds
 
 pytestmark = pytest.mark.anyio
 

@@ -12,9 +12,9 @@ import pytest
 
 from loopwright.protocol import CancelNote, InvocationId, Reason, Snapshot
 from loopwright.stores import SQLiteStore
-from loopwright.stores._sqlite_schema import APPLICATION_ID, MIGRATIONS, VERSION
-from loopwright.testing._conformance_base import append, delivery, kinds, queued
-from loopwright.testing._conformance_payloads import BIG, holding
+from loopwright.stores.sqlite._schema import APPLICATION_ID, MIGRATIONS, VERSION
+from loopwright.testing.conformance._base import append, delivery, kinds, queued
+from loopwright.testing.conformance._payloads import BIG, holding
 
 pytestmark = pytest.mark.anyio
 
@@ -118,7 +118,7 @@ async def test_an_upgrade_that_fails_leaves_the_file_as_it_was(
 ) -> None:
     first, second = MIGRATIONS
     broken = (first, (*second, "CREATE TABLE effects(x)"))
-    monkeypatch.setattr("loopwright.stores._sqlite_schema.MIGRATIONS", broken)
+    monkeypatch.setattr("loopwright.stores.sqlite._schema.MIGRATIONS", broken)
     with pytest.raises(Exception, match="already exists"):
         await SQLiteStore(path).open()
     assert version_of(path) == 1

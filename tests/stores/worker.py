@@ -14,7 +14,7 @@ import sys
 
 from loopwright.protocol import Append, Head, InvocationId
 from loopwright.stores import SQLiteStore
-from loopwright.testing._conformance_base import delivery, queued
+from loopwright.testing.conformance._base import delivery, queued
 
 START = Head("desk", "running", None, 1.0)
 

@@ -41,8 +41,8 @@ from loopwright.protocol import (
     encode_record,
     not_applied,
 )
-from loopwright.testing._crash_check import Kept, check_case
-from loopwright.testing._crash_log import (
+from loopwright.testing.crash._check import Kept, check_case
+from loopwright.testing.crash._log import (
     Body,
     Durable,
     Event,

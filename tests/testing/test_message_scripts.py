@@ -45,7 +45,7 @@ from loopwright.testing import (
     run_actor_script,
     run_script,
 )
-from loopwright.testing._patterns import differences
+from loopwright.testing.scripts._patterns import differences
 
 STARTED = InvocationStarted(
     InvocationId("inv-1"), "desk", "1", "1", "refund order 7", Principal(), Budget(), 0.0

@@ -140,7 +140,7 @@ def test_without_pyyaml_it_says_what_to_install(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "yaml", None)
-    monkeypatch.delitem(sys.modules, "loopwright.testing._yaml", raising=False)
+    monkeypatch.delitem(sys.modules, "loopwright.testing.scripts._yaml", raising=False)
     with pytest.raises(ConfigurationError, match=r"needs PyYAML; run pip install 'loopwright\[te"):
         load_script(tmp_path / "case.script.yaml")
 

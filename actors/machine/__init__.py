@@ -1,0 +1,1 @@
+"""The state machine of one invocation: messages in, messages out. Pure."""

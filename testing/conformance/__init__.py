@@ -1,0 +1,1 @@
+"""What every store must do, as tests that any store can be put to."""

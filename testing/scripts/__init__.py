@@ -1,0 +1,1 @@
+"""Message scripts: what goes in, and what must come out."""
