@@ -298,7 +298,10 @@ def effects_of(record: Record) -> tuple[EffectEntry, ...]:
     """Say which lines of the effect ledger a record changes; see `EffectEntry.over`."""
     match record:
         case TurnCommitted(turn=turn, results=results):
-            return tuple([_effect(turn, r) for r in results if r.effect_key is not None])
+            for result in results:
+                if result.effect_key is not None:
+                    return tuple([_effect(turn, r) for r in results if r.effect_key is not None])
+            return ()
         case CallCompleted(turn=turn, result=result) if result.effect_key is not None:
             return (_effect(turn, result),)
         case CallDispatched():

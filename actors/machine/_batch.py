@@ -64,6 +64,7 @@ class Batch:
         "attempts",
         "journaled",
         "plan",
+        "queued",
         "results",
         "running",
         "states",
@@ -90,6 +91,8 @@ class Batch:
         """Attempts whose fate the owner of the data is being asked, and the index of their call."""
         self.journaled: set[CallId] = set()
         """Calls whose present result is in the journal already, or on its way there."""
+        self.queued = False
+        """Whether any of them goes into the outbox."""
         self._max_attempts = max_attempts
         self._otherwise: dict[int, ToolResult] = {}
         """What calls that are planned again end with if they are not dispatched again."""
@@ -198,6 +201,7 @@ class Batch:
         there = entry is not None or any(
             result.effect_key == call.effect_key for result in self.results.values()
         )
+        self.queued = True
         self.settle(index, queued(call, again=there))
 
     def refuse(self, index: int, refusal: ToolResult) -> None:
@@ -210,7 +214,11 @@ class Batch:
         A write of unknown outcome is not settled by it.
         """
         index = self.running.pop(attempt)
-        call, earlier = self.plan.calls[index], self._otherwise.pop(index, None)
+        call = self.plan.calls[index]
+        if not (call.edited or call.effect.is_write):
+            self.settle(index, result)
+            return False
+        earlier = self._otherwise.pop(index, None)
         if result.status is _NOT_STARTED and earlier is not None:
             # Only this attempt never ran: what is known of the one before it still holds.
             result = replace(earlier, attempts=result.attempts)

@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from loopwright.policy import Policy
 from loopwright.protocol import (
+    PAYLOAD_LIMIT,
     TABLE,
     Accepted,
     Append,
@@ -110,7 +111,7 @@ class Core:
         "_proposed",
         "_retry_due",
         "_settling",
-        "_snapshots",
+        "_snapshot_at",
         "_stop_cause",
         "_stop_reason",
         "_store_lost",
@@ -150,7 +151,7 @@ class Core:
         self._known = {result.call_id: result for result in known}
         """Results of writes of the open turn that this process has and could not store."""
         self._next_seq = p.seq + 1
-        self._snapshots = p.turn // SNAPSHOT_EVERY
+        self._snapshot_at = (p.turn // SNAPSHOT_EVERY + 1) * SNAPSHOT_EVERY
         self._outstanding: list[_Outstanding] = []
         self._store_lost = False
         self._out: list[Output] = []
@@ -211,6 +212,8 @@ class Core:
     ) -> None:
         """Send records to the store; `then` runs once they are durable."""
         entries = tuple([Entry(record, encode_record(record)) for record in records])
+        lines = tuple([entry.line for entry in entries])
+        large = max(map(len, lines)) > PAYLOAD_LIMIT
         first, self._next_seq = self._next_seq, self._next_seq + len(entries)
         self._outstanding.append(_Outstanding(self._next_seq - 1, entries, then))
         self._out.append(
@@ -219,14 +222,14 @@ class Core:
                     self.invocation_id,
                     self._lease.fence,
                     first,
-                    tuple([entry.line for entry in entries]),
+                    lines,
                     self._lease.worker,
                     head,
                     _effects(records),
                     outbox,
                     concluded,
                     self._due_snapshot(),
-                    payloads_of(entries),
+                    payloads_of(entries) if large else (),
                 )
             )
         )
@@ -234,11 +237,9 @@ class Core:
     def _due_snapshot(self) -> Snapshot | None:
         """Make a snapshot of what is durable, between turns, now and then."""
         p = self.folded.protocol
-        if p.turn // SNAPSHOT_EVERY <= self._snapshots or p.open is not None:
+        if p.turn < self._snapshot_at or p.open is not None or p.status != "running":
             return None
-        if p.status != "running":
-            return None
-        self._snapshots = p.turn // SNAPSHOT_EVERY
+        self._snapshot_at = (p.turn // SNAPSHOT_EVERY + 1) * SNAPSHOT_EVERY
         return Snapshot(p.seq, encode_snapshot(self.folded))
 
     def _head(self, reason: Reason | None, detail: str = "") -> Head:

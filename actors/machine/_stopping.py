@@ -241,6 +241,8 @@ class Stopping(Core):
 
     def _said(self) -> list[EffectReconciled]:
         """What was said of writes and no record holds yet."""
+        if not self._findings:
+            return []
         said, self._findings = self._findings, []
         return said
 

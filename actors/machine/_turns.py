@@ -24,6 +24,7 @@ from loopwright.protocol import (
     Decided,
     DecideFailed,
     Decision,
+    Delivery,
     EffectKey,
     Execute,
     Executed,
@@ -363,7 +364,9 @@ class Turns(Stopping):
         if turn.fault is not None and self._unforgivable(turn.fault):
             self._end(Reason.INVALID_DECISION, records=records, cause=turn.fault.problem)
         else:
-            outbox = batch.deliveries(self.started, turn.turn) if batch is not None else ()
+            outbox: tuple[Delivery, ...] = ()
+            if batch is not None and batch.queued:
+                outbox = batch.deliveries(self.started, turn.turn)
             self._commit(records, partial(self._saved, batch), outbox=outbox)
 
     def _unforgivable(self, fault: Fault) -> bool:
