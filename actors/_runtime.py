@@ -432,7 +432,8 @@ class Runtime(People, Looking):
     async def _cancel_elsewhere(self, note: CancelNote) -> Outcome | None:
         await self.store.request_cancel(note)
         while True:
-            summary = await self.store.summary(note.invocation_id)
+            # Asked each time: a closed runtime is to say so itself, not its store.
+            summary = await self._entered.store.summary(note.invocation_id)
             if summary.head.status == "ended":
                 return await self.outcome(note.invocation_id)
             if not summary.owner_alive:

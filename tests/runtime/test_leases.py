@@ -8,7 +8,14 @@ import logging
 import pytest
 
 from loopwright import Agent, Final, Outcome, Reason, Run, Runtime, tool
-from loopwright.protocol import CancelNote, CancelRequested, InvocationId, StoreError, decode_record
+from loopwright.protocol import (
+    CancelNote,
+    CancelRequested,
+    InvocationId,
+    RuntimeClosedError,
+    StoreError,
+    decode_record,
+)
 from loopwright.stores import MemoryStore
 from loopwright.testing import ScriptedModel, Step, VirtualClock, WrappedStore
 
@@ -229,3 +236,19 @@ async def test_an_answer_comes_too_late_for_what_is_to_be_cancelled(place: Place
 
 async def ended(runtime: Runtime, before: Outcome) -> Reason:
     return (await runtime.outcome(before.invocation_id)).reason
+
+
+async def test_who_waits_for_a_cancel_elsewhere_hears_that_the_runtime_is_closed(
+    place: Place,
+) -> None:
+    """The cancel itself is kept: the owner, or whoever follows, carries it out."""
+    async with place.runtime() as owner:
+        run = await begun(owner, place)
+        async with place.runtime() as other:
+            cancelling = asyncio.ensure_future(other.cancel(run.id, "enough"))
+            await place.clock.advance(0.05)
+        await place.clock.advance(0.2)
+        with pytest.raises(RuntimeClosedError):
+            await cancelling
+        await place.clock.advance(3)
+        assert (await run.outcome()).reason is Reason.CANCELLED
