@@ -116,7 +116,7 @@ def test_arguments_that_are_no_object_make_a_broken_call(arguments: object) -> N
 def test_arguments_that_are_nested_without_end_make_a_broken_call() -> None:
     """Also where they come as objects, which not even a repr can show."""
     deep: dict[str, object] = {}
-    for _ in range(5_000):
+    for _ in range(100_000):
         deep = {"a": deep}
     call = parse_call("c1", "pay", deep)
     assert isinstance(call, BrokenCall)
