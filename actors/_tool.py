@@ -336,7 +336,13 @@ AnyTool = Tool[..., Any]
 
 def _storable(text: object) -> TypeGuard[str]:
     """Whether it is a text without lone surrogates: those are no characters, and no store takes them."""
-    return isinstance(text, str) and not any("\ud800" <= c <= "\udfff" for c in text)
+    if not isinstance(text, str):
+        return False
+    try:
+        check_json(text, where="text")
+    except RemoteProtocolError:
+        return False
+    return True
 
 
 def _check_callable(given: object, tool_name: str, what: str) -> None:

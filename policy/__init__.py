@@ -22,3 +22,4 @@ from ._policy import Policy as Policy
 from ._progress import Progress as Progress
 from ._progress import Streak as Streak
 from ._progress import plan_fingerprint as plan_fingerprint
+from ._retry import backoff as backoff

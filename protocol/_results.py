@@ -44,6 +44,15 @@ class ErrorCategory(Word):
     UNAVAILABLE = "unavailable"
     INTERNAL = "internal"
 
+    @property
+    def definite(self) -> bool:
+        """Whether it is a refusal, which holds for every attempt."""
+        return self in (
+            ErrorCategory.INVALID_INPUT,
+            ErrorCategory.PERMISSION,
+            ErrorCategory.PERMANENT,
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class ToolError:

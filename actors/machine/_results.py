@@ -100,15 +100,10 @@ def in_doubt(call: PlannedCall, failed: ToolResult) -> ToolResult:
     Unless the tool itself says that it won't do: that holds for every attempt.
     """
     error = failed.error
-    if failed.status is not ResultStatus.ERROR or error is None or error.category in _DEFINITE:
+    if failed.status is not ResultStatus.ERROR or error is None or error.category.definite:
         return failed
     why = f"its attempt {failed.attempts} failed with {error.type}: {error.message}"
     return outcome_unknown(call, failed.attempts, why)
-
-
-_DEFINITE: Final = frozenset(
-    {ErrorCategory.INVALID_INPUT, ErrorCategory.PERMISSION, ErrorCategory.PERMANENT}
-)
 
 
 def withheld(

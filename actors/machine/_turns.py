@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 
-from loopwright.policy import fits_tool_calls, soft_stop_due, soft_stop_notice, used_up
+from loopwright.policy import backoff, fits_tool_calls, soft_stop_due, soft_stop_notice, used_up
 from loopwright.protocol import (
     Accepted,
     ApprovalRequested,
@@ -326,7 +326,7 @@ class Turns(Stopping):
             return
         if again:
             # It is sent again, under the same key; whatever failed gets a moment.
-            wait = min(RETRY_LONGEST, RETRY_FIRST * 2 ** (message.result.attempts - 1))
+            wait = backoff(message.result.attempts, RETRY_FIRST, RETRY_LONGEST)
             self._retry_due = self._now.monotonic + wait
         if self._proposed and self._linger_due is None:
             self._linger_due = self._now.monotonic + LINGER

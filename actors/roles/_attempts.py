@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
+from loopwright.policy import backoff
 from loopwright.protocol import (
     EffectStatus,
-    ErrorCategory,
     Input,
     JsonValue,
     NotDispatched,
@@ -26,13 +26,6 @@ from .._tool import InvalidArgumentsError
 RETRY_FIRST: Final = 0.5
 """Seconds before the second attempt; doubled for each further one."""
 RETRY_LONGEST: Final = 60.0
-_DOUBLINGS: Final = 7
-"""By then the longest wait is reached."""
-_FOR_GOOD: Final = (
-    ErrorCategory.INVALID_INPUT,
-    ErrorCategory.PERMISSION,
-    ErrorCategory.PERMANENT,
-)
 
 
 class Attempted(NamedTuple):
@@ -57,9 +50,9 @@ def after_executing(result: ToolResult, attempt: int) -> Attempted:
             if error.type == InvalidArgumentsError.__name__:
                 # Bound to today's tool, before its body.
                 return left(attempt, f"its arguments do not fit the tool any more: {error.message}")
-            if error.category in _FOR_GOOD and not error.retryable:
+            if error.category.definite and not error.retryable:
                 return Attempted("rejected", why=_text(error))
-            # Its own word that it has failed: it has taken no effect.
+            # Its own word that this attempt has failed.
             return Attempted("prepared", retry_in=_wait(attempt), why=_text(error))
         case ResultStatus.NOT_STARTED:
             return not_made(attempt, _text(error))
@@ -107,7 +100,7 @@ def _before(attempt: int) -> EffectStatus:
 
 
 def _wait(attempt: int) -> float:
-    return min(RETRY_LONGEST, RETRY_FIRST * 2.0 ** min(attempt - 1, _DOUBLINGS))
+    return backoff(attempt, RETRY_FIRST, RETRY_LONGEST)
 
 
 def _text(error: ToolError | None) -> str:

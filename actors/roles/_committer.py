@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Final
 
+from loopwright.policy import backoff
 from loopwright.protocol import (
     Append,
     Commit,
@@ -117,7 +118,7 @@ class Committer(Service[Commit]):
                     raise
                 logger.exception("The store failed:")
                 return [StoreError(described(error))] * len(batch)
-            await sleep(self._clock, BACKOFF * 2**attempt)
+            await sleep(self._clock, backoff(attempt + 1, BACKOFF))
         raise AssertionError
 
     def _acknowledge(self, group: list[Request[Commit]], results: Sequence[AppendResult]) -> None:

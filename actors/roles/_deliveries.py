@@ -10,8 +10,10 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Mapping
+from itertools import count
 from typing import Any, Final, NamedTuple
 
+from loopwright.policy import backoff
 from loopwright.protocol import (
     Claimed,
     Effect,
@@ -202,8 +204,7 @@ class Deliveries:
     # ------------------------------------------------------------ what it came to
     async def _conclude(self, number: int, came: Attempted) -> _Claim:
         """Say in the store what an attempt came to, until it is said; return which claim it ends."""
-        wait = STORE_FIRST
-        while True:
+        for told in count(1):
             claim = self._in_hand[number]
             try:
                 ours = await self._store.conclude(
@@ -212,8 +213,7 @@ class Deliveries:
             except Exception as error:  # noqa: BLE001 - a store is foreign code, and goes on failing or not
                 text = described(error)
                 logger.warning("How a delivery went could not be stored (%s); trying again.", text)
-                await sleep(self._clock, wait)
-                wait = min(wait * 2, STORE_LONGEST)
+                await sleep(self._clock, backoff(told, STORE_FIRST, STORE_LONGEST))
                 continue
             if ours:
                 self._tell(claim.claimed, came)
@@ -222,6 +222,7 @@ class Deliveries:
                 # Another worker has it, which will find out the same; or it was said already.
                 logger.info("%s is not this worker's any more.", _named(claim.claimed))
                 return claim
+        raise AssertionError
 
     def _tell(self, claimed: Claimed, came: Attempted) -> None:
         number, name = claimed.number, _named(claimed)

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from loopwright import Agent, Final, ModelReply, ModelRequest, Reason, Runtime, tool
+from loopwright import Agent, Final, ModelReply, ModelRequest, Reason, Run, Runtime, tool
 from loopwright.actors import AnyTool, ToolExecutor
 from loopwright.protocol import Lease
 from loopwright.testing import settle
@@ -64,6 +64,17 @@ class Till:
         self.thread_free.set()
 
 
+async def begun_and_queued(runtime: Runtime, till: Till) -> tuple[Run, Run]:
+    """Start two: the first one is at the till, the second one is announced and waits."""
+    one = await runtime.start("desk", "1")
+    await till.until_begun()
+    two = await runtime.start("desk", "2")
+    while (await runtime.state(two.id)).protocol.seq < 3:  # noqa: ASYNC110 - it is in the store
+        await asyncio.sleep(0.001)
+    await settle()
+    return one, two
+
+
 @pytest.mark.parametrize("blocking", [False, True])
 async def test_a_queued_write_never_begins_after_a_cancel(
     blocking: bool, monkeypatch: pytest.MonkeyPatch
@@ -73,12 +84,7 @@ async def test_a_queued_write_never_begins_after_a_cancel(
     till = Till()
     desk = Agent("desk", model=Pays(), tools=[till.tool(blocking=blocking)])
     async with Runtime([desk]) as runtime:
-        one = await runtime.start("desk", "1")
-        await till.until_begun()
-        two = await runtime.start("desk", "2")
-        while (await runtime.state(two.id)).protocol.seq < 3:  # noqa: ASYNC110 - it is in the store
-            await asyncio.sleep(0.001)
-        await settle()
+        one, two = await begun_and_queued(runtime, till)
         two.cancel("enough")
         await settle()
         till.let_go()
@@ -111,12 +117,7 @@ async def test_a_queued_write_never_begins_without_its_lease(
     monkeypatch.setattr(ToolExecutor, "__init__", watched)
     desk = Agent("desk", model=Pays(), tools=[till.tool(blocking=blocking)])
     async with Runtime([desk]) as runtime:
-        one = await runtime.start("desk", "1")
-        await till.until_begun()
-        two = await runtime.start("desk", "2")
-        while (await runtime.state(two.id)).protocol.seq < 3:  # noqa: ASYNC110 - it is in the store
-            await asyncio.sleep(0.001)
-        await settle()
+        one, two = await begun_and_queued(runtime, till)
         held[0] = False
         till.let_go()
         outcome = await two.outcome()
