@@ -53,6 +53,11 @@ class Played:
         return [result.status.value for result in self.results]
 
 
+def tasks() -> set[asyncio.Task[object]]:
+    """All tasks of the loop but the relay's looks into the outbox, which come and go with time."""
+    return {task for task in asyncio.all_tasks() if task.get_name() not in ("look", "claim")}
+
+
 def agent(
     model: ScriptedModel,
     *tools: AnyTool,

@@ -7,7 +7,7 @@ from collections import Counter
 
 import pytest
 
-from casebook.desk import FlakyStore, agent, batch, call, play, sleep
+from casebook.desk import FlakyStore, agent, batch, call, play, sleep, tasks
 from loopwright import Final, Reason, Runtime, ToolCalls, tool
 from loopwright.protocol import StoreError
 from loopwright.testing import ScriptedModel, VirtualClock, settle
@@ -60,12 +60,12 @@ async def test_b16_no_task_outlives_a_failed_run(error: Exception) -> None:
     )
     async with Runtime([agent(model, slow)], store=store, clock=clock) as runtime:
         await settle()
-        before = asyncio.all_tasks()
+        before = tasks()
         run = await runtime.start("desk", "the goal")
         waiting = asyncio.create_task(run.outcome())
         await clock.advance(0.01)
         outcome = await waiting
-        assert asyncio.all_tasks() == before
+        assert tasks() == before
         await clock.advance(2)
 
     assert outcome.reason is Reason.CHECKPOINT_FAILED

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from casebook.desk import agent, batch, call, journal, play, sleep
+from casebook.desk import agent, batch, call, journal, play, sleep, tasks
 from loopwright import Agent, Budget, Final, ModelRequest, Policy, Reason, Runtime, tool
 from loopwright.protocol import InvocationEnded, InvocationId, Record, TurnCommitted
 from loopwright.stores import MemoryStore
@@ -77,7 +77,7 @@ async def test_b54_a_hanging_model_does_not_outlast_the_deadline(obeys: bool) ->
     desk = agent(model, policy=Policy(cancel_grace=0.2), budget=Budget(deadline=deadline))
     async with Runtime([desk], clock=clock) as runtime:
         await settle()
-        before = asyncio.all_tasks()
+        before = tasks()
         run = await runtime.start("desk", "the goal")
         await clock.advance(0.299)
         assert not heard.is_set()
@@ -87,7 +87,7 @@ async def test_b54_a_hanging_model_does_not_outlast_the_deadline(obeys: bool) ->
         ended = (await journal(runtime, run.id))[-1]
         let_go.set()
         await settle()
-        assert asyncio.all_tasks() == before
+        assert tasks() == before
 
     assert outcome.reason is Reason.DEADLINE_EXCEEDED
     assert isinstance(ended, InvocationEnded)

@@ -14,7 +14,7 @@ from typing import Any, Literal
 
 import pytest
 
-from casebook.desk import ForgetfulStore, agent, batch, call
+from casebook.desk import ForgetfulStore, agent, batch, call, tasks
 from loopwright import (
     Agent,
     Final,
@@ -235,7 +235,7 @@ async def test_b114_a_finished_run_leaves_nothing_in_memory() -> None:
     async with office.runtime as runtime:
         await office.serve(mixed(4, 4))
         assert (await runtime.run("timers", "the goal")).completed
-        tasks, statistics = asyncio.all_tasks(), runtime.statistics()
+        before, statistics = tasks(), runtime.statistics()
         for _ in range(4):
             await office.serve(mixed(250, 100))
         await settle()
@@ -244,7 +244,7 @@ async def test_b114_a_finished_run_leaves_nothing_in_memory() -> None:
         assert len(office.actors) == 0
         assert actors_of_runs() == []
         assert runtime.statistics() == statistics
-        assert asyncio.all_tasks() == tasks
+        assert tasks() == before
         ticks[0].cancel()
 
 
@@ -256,7 +256,7 @@ async def test_ten_thousand_invocations_leave_nothing_behind() -> None:
         for _ in range(4):
             await office.serve(mixed(AT_ONCE, 10))
         gc.collect()
-        tasks, statistics = asyncio.all_tasks(), runtime.statistics()
+        before, statistics = tasks(), runtime.statistics()
         blocks = sys.getallocatedblocks()
 
         runs = 9_000
@@ -269,7 +269,7 @@ async def test_ten_thousand_invocations_leave_nothing_behind() -> None:
         assert len(office.actors) == 0
         assert actors_of_runs() == []
         assert runtime.statistics() == statistics
-        assert asyncio.all_tasks() == tasks
+        assert tasks() == before
     for thread in set(threading.enumerate()) - threads:
         thread.join(5)
         assert not thread.is_alive()
