@@ -8,16 +8,23 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from loopwright.protocol import (
+    NOBODY,
+    WAITS_FOR_CHILD,
     ConfigurationError,
+    Expire,
+    Input,
     InvocationId,
     InvocationNotFoundError,
     InvocationStateError,
     JournalCorruptError,
     LeaseHeldError,
     LoopwrightError,
+    Reason,
     Recover,
     StoreError,
+    Wake,
 )
+from loopwright.stores import all_invocations
 
 from ._clock import sleep
 from ._engine import Engine
@@ -76,7 +83,38 @@ class Adopter:
                 break
             if identity not in engine.live and await self._take(identity):
                 taken.append(identity)
+        await self._wake()
         return Taken(tuple(taken), here)
+
+    async def _wake(self) -> None:
+        """Wake those whose child has ended, or whose proposal has expired, and nobody told them."""
+        engine = self._engine
+        now = engine.clock.now().wall
+        for name in engine.names:
+            expires = engine.agent(name).policy.approval_expires
+            found = await all_invocations(engine.store, status="suspended", agent=name)
+            for summary in found:
+                identity, head = summary.invocation_id, summary.head
+                if head.detail.startswith(WAITS_FOR_CHILD):
+                    child = InvocationId(head.detail.removeprefix(WAITS_FOR_CHILD))
+                    await self._tell(identity, Wake(child), child)
+                elif (
+                    head.reason is Reason.APPROVAL_REQUIRED
+                    and expires is not None
+                    and now >= head.at + expires
+                ):
+                    await self._tell(identity, Expire(NOBODY))
+
+    async def _tell(
+        self, identity: InvocationId, message: Input, after: InvocationId | None = None
+    ) -> None:
+        engine = self._engine
+        try:
+            if after is None or (await engine.store.summary(after)).head.status == "ended":
+                await engine.command(identity, message, contextvars.copy_context())
+        except LoopwrightError as error:
+            # Somebody was faster, or it is another worker's; there is a next look.
+            logger.debug("Invocation %s is not woken: %s", identity, error)
 
     async def _orphans(self) -> list[InvocationId]:
         engine = self._engine

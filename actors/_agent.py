@@ -10,9 +10,20 @@ from typing import Any, Final
 from pydantic import TypeAdapter
 
 from loopwright.policy import Policy
-from loopwright.protocol import Budget, ConfigurationError, Effect, Model, Outcome, ToolSpec
+from loopwright.protocol import (
+    Budget,
+    ConfigurationError,
+    Effect,
+    Model,
+    Outcome,
+    Price,
+    ToolSpec,
+)
 
+from ._child_tool import ChildTool
+from ._models import Endpoint, FallbackChain, endpoints_of
 from ._tool import AnyTool, Tool, with_schema
+from ._verifiers import AnyVerifier, verifier_names
 
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
@@ -30,6 +41,11 @@ class Agent:
         budget: Limits of each invocation, unless `start` gives others.
         output: A type: a final answer then carries a JSON value of it, and
             `agent.parse_output(outcome)` returns an instance.
+        finish_model: What decides after the soft stop of a budget, where that is another model.
+        prices: What its models cost. With `Budget.max_cost`, each of them needs one.
+        verifiers: Who looks at a final answer before it counts, in this order.
+        handoffs: Names of the agents it may hand an invocation to.
+        escape: Name of the agent that takes over where agents only hand it on and on.
 
     Raises:
         ConfigurationError: If anything of it cannot work, such as two tools of one name.
@@ -39,24 +55,44 @@ class Agent:
         self,
         name: str,
         *,
-        model: Model,
+        model: Model | FallbackChain,
         version: str = "1",
         instructions: str = "",
         tools: Sequence[AnyTool] = (),
         policy: Policy | None = None,
         budget: Budget | None = None,
         output: Any = None,
+        finish_model: Model | FallbackChain | None = None,
+        prices: Sequence[Price] = (),
+        verifiers: Sequence[AnyVerifier] = (),
+        handoffs: Sequence[str] = (),
+        escape: str | None = None,
     ) -> None:
         if not _NAME.fullmatch(name):
             msg = f"agent name {name!r} is not usable; use 1-64 letters, digits, '.', '_' or '-'"
             raise ConfigurationError(msg)
-        if not callable(getattr(model, "decide", None)):
-            msg = f"agent {name!r}: {type(model).__name__} is no model; it needs `async def decide`"
-            raise ConfigurationError(msg)
+        for given in (model,) if finish_model is None else (model, finish_model):
+            try:
+                endpoints_of(given)
+            except ConfigurationError as error:
+                raise ConfigurationError(f"agent {name!r}: {error}") from None
         self.name = name
         self.version = version
         self.instructions = instructions
         self.model = model
+        self.finish_model = finish_model
+        self.prices = tuple(prices)
+        models = [price.model for price in self.prices]
+        if len(set(models)) < len(models):
+            msg = f"agent {name!r} has two prices for one model: {', '.join(models)}; give one each"
+            raise ConfigurationError(msg)
+        self.verifiers = tuple(verifiers)
+        self.verifier_names = verifier_names(self.verifiers)
+        self.handoffs = tuple(handoffs)
+        self.escape = escape
+        if name in (*self.handoffs, escape):
+            msg = f"agent {name!r} is to hand over to itself; name other agents"
+            raise ConfigurationError(msg)
         self.policy = policy or Policy()
         self.budget = budget or Budget()
         self.tools: Mapping[str, AnyTool] = MappingProxyType(_by_name(name, tools))
@@ -64,6 +100,44 @@ class Agent:
         self.output: TypeAdapter[Any] | None = None
         if output is not None:
             self.output, _ = with_schema(output, f"agent {name!r}: its output type")
+
+    @property
+    def endpoints(self) -> tuple[Endpoint, ...]:
+        """Every model that may be asked for a decision of it, each once."""
+        found = endpoints_of(self.model)
+        if self.finish_model is not None:
+            found += endpoints_of(self.finish_model)
+        return tuple({endpoint.name: endpoint for endpoint in found}.values())
+
+    def as_tool(
+        self,
+        *,
+        name: str | None = None,
+        description: str | None = None,
+        budget: Budget | None = None,
+    ) -> AnyTool:
+        """Make a tool of it: each call starts a child invocation and returns how that ended.
+
+        The child has a journal of its own, under this agent's policy and for the same principal.
+        What it may use is kept aside from the budget of whoever calls, so that the whole tree
+        stays within the root's. A cancel reaches it; where it waits for a person, its caller does
+        as well, and `approve` and `answer` find it. Its runtime must have this agent.
+
+        Args:
+            name: How the model calls it; by default the agent's name.
+            description: What the model is told.
+            budget: Limits of each child; by default the agent's.
+
+        Raises:
+            ConfigurationError: If the name cannot be that of a tool.
+        """
+        return ChildTool(
+            self.name,
+            budget or self.budget,
+            name=name or re.sub(r"[^A-Za-z0-9_-]", "_", self.name),
+            description=description
+            or f"Give the agent {self.name} a task of its own, and get its answer.",
+        )
 
     def parse_output(self, outcome: Outcome) -> Any:
         """Return a completed outcome's output as an instance of the agent's output type.
@@ -100,7 +174,7 @@ def _by_name(agent: str, tools: Sequence[object]) -> dict[str, AnyTool]:
         if tool.name in found:
             msg = f"agent {agent!r} has two tools named {tool.name!r}; give one @tool(name=…)"
             raise ConfigurationError(msg)
-        if tool.effect is Effect.RECONCILABLE and tool.reconciler is None:
+        if tool.effect is Effect.RECONCILABLE and tool.reconciler is None and tool.child is None:
             msg = (
                 f"agent {agent!r}: tool {tool.name!r} is reconcilable and cannot be asked; "
                 f"decorate what asks its downstream with @{tool.name}.reconcile"
@@ -108,3 +182,21 @@ def _by_name(agent: str, tools: Sequence[object]) -> dict[str, AnyTool]:
             raise ConfigurationError(msg)
         found[tool.name] = tool
     return found
+
+
+def check_neighbours(agents: Sequence[Agent]) -> None:
+    """See that whoever may take over is there: an invocation may depend on it days later.
+
+    Raises:
+        ConfigurationError: If somebody is missing.
+    """
+    names = {agent.name for agent in agents}
+    for agent in agents:
+        children = [tool.child for tool in agent.tools.values()]
+        for other in (*agent.handoffs, agent.escape, *children):
+            if other is not None and other not in names:
+                msg = (
+                    f"agent {agent.name!r} hands over to, or calls, agent {other!r}, which this "
+                    f"runtime does not have; add it to agents="
+                )
+                raise ConfigurationError(msg)

@@ -10,15 +10,12 @@ from collections.abc import Callable, Coroutine, Sequence
 from functools import partial
 from typing import Any, Final, TypeVar
 
+from loopwright.policy import Tracking
 from loopwright.protocol import (
-    Append,
     Cancel,
     ConfigurationError,
-    Entry,
     Execute,
-    Head,
     Input,
-    InvocationEnded,
     InvocationId,
     InvocationState,
     JsonValue,
@@ -27,24 +24,28 @@ from loopwright.protocol import (
     LoopwrightError,
     Outcome,
     ProtocolError,
-    Reason,
     Recover,
     Rested,
     RuntimeClosedError,
     Settle,
+    Stalled,
     StoreError,
     ToolResult,
     applied,
-    encode_record,
     state_of,
 )
 from loopwright.stores import Store
 
 from ._agent import Agent
+from ._children import Children, is_over
 from ._clock import Clock, sleep
-from ._live import Live, streak_of
+from ._live import Live
+from ._rebuilding import rebuild
+from ._redacting import Redacting
+from ._redacting_logs import redact_logs
+from ._services import Services
+from ._starting import Starter
 from ._tenure import Tenure
-from ._tool import AnyTool
 from ._trace import RunObserver
 from .kernel import (
     ActorDeadError,
@@ -55,18 +56,12 @@ from .kernel import (
     Lane,
     SystemClosedError,
 )
-from .machine._core import outcome_of
 from .machine._machine import Machine
 from .machine._results import LATE_RESULT
-from .roles._committer import Committer
-from .roles._decider import Decider
-from .roles._deliveries import NO_FENCE, Deliveries
-from .roles._executor import ToolExecutor
-from .roles._relay import Relay, poke
+from .roles._deliveries import NO_FENCE
 from .roles._service import answer
 from .roles._supervisor import Routes, Supervisor
 from .roles._tracker import ProgressTracker
-from .roles._validator import Validator
 
 CANCELS_EVERY: Final = 1.0
 """Seconds between two looks for cancels that were said elsewhere."""
@@ -89,6 +84,8 @@ class Engine:
         clock: Clock,
         observers: tuple[RunObserver, ...],
         lease_ttl: float,
+        new_id: Callable[[], InvocationId],
+        redacting: Redacting | None = None,
     ) -> None:
         self.store = store
         self.clock = clock
@@ -97,15 +94,22 @@ class Engine:
         """Set whenever an invocation leaves memory."""
         self.system = ActorSystem("loopwright", mailbox_capacity=MAILBOX)
         self._agents = {agent.name: agent for agent in agents}
-        self._routes: dict[str, Routes] = {}
         self._observers = observers
+        self.redacting = redacting
+        self._logs: Callable[[], None] | None = None
+        """Lets the logs be as they were."""
         self.tenure = Tenure(store, clock, lease_ttl)
+        hear = None if redacting is None else redacting.message
+        self._services = Services(self.system, store, clock, self.tenure, self._agents, hear)
+        self.starter = Starter(self, new_id)
+        self.children = Children(self, self.starter)
         self.stranded: dict[InvocationId, Outcome | None] = {}
         """What has left memory without an end in the store, and how it came to rest here."""
         self._unsaved: dict[InvocationId, tuple[ToolResult, ...]] = {}
         """Results of writes that could not be stored, until the invocation goes on."""
         self._reviving: dict[InvocationId, asyncio.Task[Live | Exception]] = {}
-        self._relay: ActorRef[Relay] | None = None
+        self._waking: dict[InvocationId, asyncio.Task[None]] = {}
+        """Parents whose child has ended, and who is telling them."""
 
     # ------------------------------------------------------------ opening and closing
     async def open(self) -> None:
@@ -117,39 +121,11 @@ class Engine:
         except BaseException:
             await self.store.close()
             raise
-        committer = self.system.start(
-            Committer, self.store, self.clock, self._deliver, spec=_SERVICE
-        )
-        executors: dict[int, ActorRef[ToolExecutor]] = {}
-        for agent in self._agents.values():
-            self._routes[agent.name] = Routes(
-                self.system.start(Decider, agent, spec=_SERVICE),
-                self.system.start(Validator, agent, spec=_SERVICE),
-                committer,
-                {name: self._executor(tool, executors) for name, tool in agent.tools.items()},
-            )
-        deliveries = Deliveries(
-            self.system,
-            self.store,
-            self.clock,
-            self.tenure,
-            self._agents,
-            {name: routes.executors for name, routes in self._routes.items()},
-            self._deliver,
-        )
-        self._relay = self.system.start(Relay, deliveries, self.clock, spec=_SERVICE)
+        if self.redacting is not None:
+            self._logs = redact_logs(self.redacting.redact)
+        self._services.start(self._late, self.children)
         self.system.spawn(self.tenure.keep(self._lapsed), name="heartbeat")
         self.system.spawn(self._listen(), name="cancels")
-
-    def _executor(
-        self, tool: AnyTool, known: dict[int, ActorRef[ToolExecutor]]
-    ) -> ActorRef[ToolExecutor]:
-        """One executor per tool, also where several agents share it."""
-        if id(tool) not in known:
-            known[id(tool)] = self.system.start(
-                ToolExecutor, tool, self.clock, self.tenure.holds, self._late, spec=_SERVICE
-            )
-        return known[id(tool)]
 
     async def close(self) -> None:
         """Leave what still runs to be recovered, end everything, and let go of the store."""
@@ -166,12 +142,9 @@ class Engine:
             await self.system.__aexit__(None, None, None)
             await self.tenure.end()
         finally:
+            if self._logs is not None:
+                self._logs()
             await self.store.close()
-
-    def _deliver(self) -> None:
-        """Have the outbox looked into: there may be something to deliver."""
-        if self._relay is not None:
-            poke(self._relay)
 
     # ------------------------------------------------------------ ownership
     def _lapsed(self, former: str) -> None:
@@ -240,9 +213,9 @@ class Engine:
         self, agent: Agent, state: InvocationState, lease: Lease, context: contextvars.Context
     ) -> Live:
         """Give an invocation its two actors."""
-        live = Live(lease, agent, context)
+        live = Live(lease, agent, context, state.protocol.started)
         try:
-            self._start_actors(live, state)
+            self.start_actors(live, state)
         except SystemClosedError:
             msg = f"the runtime was closed before invocation {lease.invocation_id} was begun"
             raise RuntimeClosedError(msg) from None
@@ -250,26 +223,53 @@ class Engine:
         self.stranded.pop(lease.invocation_id, None)
         return live
 
-    def _start_actors(self, live: Live, state: InvocationState) -> None:
-        progress = live.agent.policy.progress
-        streak = streak_of(state.business.turns, progress)
-        live.tracker = self.system.start(ProgressTracker, progress, streak)
+    def start_actors(self, live: Live, state: InvocationState) -> None:
+        """Start its Supervisor and its ProgressTracker."""
+        nudge = self._track(live, state)
         lease, known = live.lease, self._unsaved.pop(live.invocation_id, ())
         machine = Machine(
-            state, live.agent.policy, worker=lease.worker, fence=lease.fence, known=known
+            state,
+            self._services.terms,
+            worker=lease.worker,
+            fence=lease.fence,
+            known=known,
+            nudge=nudge,
         )
         live.supervisor = self.system.start(
             Supervisor,
             machine,
-            self._routes[live.agent.name],
+            self._services.routes[live.agent.name],
             live.tracker,
             self.clock,
             live.context,
             live.progressed,
             partial(self._rested, live),
             self._observers,
+            partial(self._handed_over, live, state),
+            None if self.redacting is None else self.redacting.message,
             spec=ChildSpec(on_failure=partial(self._crashed, live)),
         )
+
+    def _track(self, live: Live, state: InvocationState) -> Stalled | None:
+        """Start who judges progress, and say what the last turn has called for."""
+        agent = live.agent
+        traits = {name: tool.traits for name, tool in agent.tools.items()}
+        tracking = Tracking.rebuilt(agent.policy.progress, traits, state.business.turns)
+        live.tracker = self.system.start(ProgressTracker, tracking)
+        return tracking.pending
+
+    def _handed_over(
+        self, live: Live, state: InvocationState, agent: str
+    ) -> tuple[Routes, ActorRef[Any]]:
+        """Give an invocation to another agent: its actors work for it from here on."""
+        live.tracker.stop(block=False)
+        live.agent = self.agent(agent)
+        self._track(live, state)
+        return self._services.routes[agent], live.tracker
+
+    async def state(self, invocation_id: InvocationId) -> InvocationState:
+        """Read an invocation back from its journal."""
+        return state_of(await self.store.load(invocation_id))
 
     async def _revive_once(self, invocation_id: InvocationId, context: contextvars.Context) -> Live:
         """Bring an invocation into memory if it is not; several callers at once do it once."""
@@ -288,10 +288,10 @@ class Engine:
         try:
             stored = await self.store.load(invocation_id)
             state = state_of(stored)
-            agent = self.agent(state.protocol.started.agent)
+            agent = self.agent(state.protocol.agent)
             live = self.bring_up(agent, state, lease, context)
             if state.protocol.status != "ended":
-                live.note = stored.summary.cancel
+                live.note = stored.summary.cancel or await self.children.not_wanted(live.started)
             return live
         except BaseException:
             await self.store.release(lease)
@@ -353,14 +353,15 @@ class Engine:
         with contextlib.suppress(ActorDeadError, LoopwrightError):
             await live.supervisor.ask(message, block=False, lane=Lane.CONTROL)
 
-    def _forget(self, live: Live) -> None:
+    def forget(self, live: Live) -> None:
         """Let it leave memory; by then another one may stand in its place."""
         if self.live.get(live.invocation_id) is live:
             del self.live[live.invocation_id]
         self.room.set()
 
     def _rested(self, live: Live, rested: Rested) -> None:
-        self._forget(live)
+        self.forget(live)
+        live.durable = rested.durable
         if not rested.durable:
             self.stranded[live.invocation_id] = rested.outcome
             if rested.unsaved:
@@ -368,6 +369,26 @@ class Engine:
         live.supervisor.stop(block=False)
         live.tracker.stop(block=False)
         live.finish(rested.outcome)
+        parent = live.started.parent
+        if parent is not None and rested.durable and is_over(rested.outcome):
+            self._wake(live.invocation_id, parent.invocation_id)
+
+    def _wake(self, child: InvocationId, parent: InvocationId) -> None:
+        """Have a parent look after a child that is over, should it sleep because of it."""
+        if self.children.follows(child):
+            return
+        task = self.system.spawn(self.children.wake_parent(child, parent), name="wake")
+        self._waking[parent] = task
+        task.add_done_callback(lambda done: self._woken(parent, done))
+
+    def _woken(self, parent: InvocationId, task: asyncio.Task[None]) -> None:
+        if self._waking.get(parent) is task:
+            del self._waking[parent]
+
+    async def woken(self, invocation_id: InvocationId) -> None:
+        """Wait until nobody is telling it that a child is over."""
+        while (task := self._waking.get(invocation_id)) is not None:
+            await asyncio.wait({task})
 
     def drop(self, invocation_id: InvocationId) -> None:
         """Know nothing of it any more: it has gone on elsewhere, without what is known here."""
@@ -380,46 +401,7 @@ class Engine:
         if self.live.get(live.invocation_id) is not live:
             return
         live.crashes += 1
-        self.system.spawn(self._rebuild(live, failure.error), name="rebuild")
-
-    async def _rebuild(self, live: Live, error: BaseException) -> None:
-        live.tracker.stop(block=False)
-        cause = f"{type(error).__name__}: {error}"
-        try:
-            # A new fence: what the crashed one still has on its way must not arrive any more.
-            live.lease = await self.store.acquire(live.invocation_id, self.tenure.worker)
-            state = state_of(await self.store.load(live.invocation_id))
-            reason = state.protocol.reason
-            if reason is not None:
-                # It had come to rest, and only did not get to say so.
-                await self.store.release(live.lease)
-                self._forget(live)
-                live.finish(outcome_of(state, reason, state.protocol.cause))
-            elif live.crashes > 1:
-                await self._give_up(live, state, cause)
-            else:
-                self._start_actors(live, state)
-                live.supervisor.tell(Recover())
-        except Exception as second:
-            logger.exception("Invocation %s could not be rebuilt:", live.invocation_id)
-            self._forget(live)
-            self.stranded[live.invocation_id] = None
-            live.fail(second)
-
-    async def _give_up(self, live: Live, state: InvocationState, cause: str) -> None:
-        """End it with `internal_error`; its last commit stands, and a resume goes on from there."""
-        at, p = self.clock.now().wall, state.protocol
-        ended = InvocationEnded(Reason.INTERNAL_ERROR, p.active_seconds, at, cause=cause)
-        line = encode_record(ended)
-        head = Head(p.started.agent, "ended", Reason.INTERNAL_ERROR, at)
-        lease = live.lease
-        append = Append(live.invocation_id, lease.fence, p.seq + 1, (line,), lease.worker, head)
-        (refused,) = await self.store.append([append])
-        if refused is not None:
-            raise refused
-        state.apply(Entry(ended, line))
-        self._forget(live)
-        live.finish(outcome_of(state, Reason.INTERNAL_ERROR, cause))
+        self.system.spawn(rebuild(self, live, failure.error), name="rebuild")
 
 
 async def _caught(work: Callable[[], Coroutine[Any, Any, T]]) -> T | Exception:

@@ -7,16 +7,12 @@ import contextvars
 from collections.abc import Callable
 from typing import Any
 
-from loopwright.policy import Progress, Streak, plan_fingerprint
 from loopwright.protocol import (
     CancelNote,
+    InvocationStarted,
     Lease,
     Outcome,
-    RequestApproval,
     StoreError,
-    ToolCalls,
-    ToolResult,
-    Turn,
 )
 
 from ._agent import Agent
@@ -33,9 +29,11 @@ class Live:
         "context",
         "crashes",
         "done",
+        "durable",
         "invocation_id",
         "lease",
         "note",
+        "started",
         "supervisor",
         "tracker",
     )
@@ -43,14 +41,25 @@ class Live:
     supervisor: ActorRef[Any]
     tracker: ActorRef[Any]
 
-    def __init__(self, lease: Lease, agent: Agent, context: contextvars.Context) -> None:
+    def __init__(
+        self,
+        lease: Lease,
+        agent: Agent,
+        context: contextvars.Context,
+        started: InvocationStarted,
+    ) -> None:
         self.invocation_id = lease.invocation_id
         self.lease = lease
         self.agent = agent
+        """Whose turn it is."""
+        self.started = started
+        """What was pinned at the start."""
         self.context = context
         self.crashes = 0
         self.note: CancelNote | None = None
         """A cancel that was said while nobody was at work on it, until it is carried out."""
+        self.durable = True
+        """Whether what it came to rest for is in the store."""
         self.done: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
         self.begun: asyncio.Future[None] | None = None
         """Done once the start of a new invocation is durable; nobody waits for a stored one."""
@@ -90,21 +99,3 @@ class Live:
                 # Nobody may be waiting; that is no fault of theirs.
                 waited.exception()
         self.progressed()
-
-
-def streak_of(turns: list[Turn], rule: Progress) -> Streak:
-    """Rebuild what the ProgressTracker knows: only the last, equal batches are part of a streak."""
-    last: list[tuple[bytes, tuple[ToolResult, ...]]] = []
-    for turn in reversed(turns):
-        record = turn.record
-        decision = record.proposal.decision
-        if not isinstance(decision, ToolCalls | RequestApproval):
-            continue
-        fingerprint = plan_fingerprint(decision.calls)
-        if len(last) > rule.max_repeats or (last and last[0][0] != fingerprint):
-            break
-        last.append((fingerprint, record.results))
-    streak = Streak()
-    for fingerprint, results in reversed(last):
-        streak = streak.observe(fingerprint, results, rule)
-    return streak

@@ -16,6 +16,7 @@ from loopwright.protocol import (
 )
 from loopwright.stores import Store, all_effects, all_invocations
 
+from ._inbox import Waiting, inbox
 from ._said import check_status, check_statuses
 
 
@@ -50,6 +51,18 @@ class Looking:
         if status is not None:
             check_status(status)
         return await all_invocations(self.store, status=status, agent=agent)
+
+    async def inbox(self, *, agent: str | None = None, limit: int = 100) -> tuple[Waiting, ...]:
+        """List what waits for a person, newest invocations first; see `Waiting`.
+
+        Args:
+            agent: Only invocations that were started for this one.
+            limit: How many at most.
+
+        Raises:
+            StoreError: If the store fails.
+        """
+        return await inbox(self.store, agent=agent, limit=limit)
 
     async def effects(
         self,

@@ -3,20 +3,27 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
+from contextlib import suppress
 from types import MappingProxyType
 from typing import Final
 
 from loopwright.protocol import (
+    NOBODY,
     RECONCILER,
     Answer,
     AnswerApproval,
+    ApprovalExpiredError,
     CallId,
     Cancel,
     CancelNote,
     ConfigurationError,
+    DecideInstead,
+    Decision,
+    Expire,
     Input,
     InvocationId,
+    InvocationStateError,
     JsonObject,
     LeaseHeldError,
     Outcome,
@@ -24,6 +31,7 @@ from loopwright.protocol import (
     Reconciled,
     RemoteProtocolError,
     Settle,
+    UnknownProposalError,
     bounded,
 )
 
@@ -58,6 +66,20 @@ class People(ABC):
     @abstractmethod
     async def _check_undelivered(self, invocation_id: str, call_id: str, turn: int | None) -> None:
         """Refuse to settle what a relay has settled: the journal does not know of it."""
+
+    @abstractmethod
+    async def _waiting_children(self, invocation_id: str) -> tuple[InvocationId, ...]:
+        """List the children because of which it waits."""
+
+    @abstractmethod
+    async def _check_decision(self, invocation_id: str, decision: object) -> Decision:
+        """Parse and judge what a person decides."""
+
+    @abstractmethod
+    async def _check_approver(
+        self, invocation_id: str, by: str, calls: Collection[CallId] | None
+    ) -> None:
+        """Refuse an approver whom policy does not let approve."""
 
     @abstractmethod
     async def _cancel_elsewhere(self, note: CancelNote) -> Outcome | None:
@@ -155,15 +177,56 @@ class People(ABC):
                 where, problem = f"edits.{bounded(call_id)}", "edits a call that is not approved"
                 raise RemoteProtocolError(where, problem)
         message = AnswerApproval(ProposalDigest(digest), approved, by, meant, reason, edits)
-        return await self._say(invocation_id, message)
+        try:
+            return await self._say_in_tree(invocation_id, message)
+        except ApprovalExpiredError:
+            # Late answers count for nothing; but it need not wait any longer.
+            with suppress(InvocationStateError):
+                await self._say_in_tree(invocation_id, Expire(NOBODY))
+            raise
 
     async def answer(self, invocation_id: str, text: str, *, by: str) -> Run:
-        """Answer the model's question; the invocation then goes on here.
+        """Answer the model's question, or that of a child; the invocation then goes on here.
 
         Raises:
             InvocationStateError: If it does not wait for an answer.
         """
-        return await self._say(invocation_id, Answer(text, by))
+        return await self._say_in_tree(invocation_id, Answer(text, by))
+
+    async def decide(self, invocation_id: str, decision: object, *, by: str) -> Run:
+        """Take one step in the model's place: of an invocation that is stuck, or waits for a text.
+
+        The decision is validated, authorized, journaled and charged as a step like any other;
+        after it the model decides again, as far as the budget goes.
+
+        Args:
+            invocation_id: One that is suspended with a question, or has failed between two turns.
+            decision: As a model gives it: a typed decision, a mapping, or JSON.
+            by: Who decides.
+
+        Raises:
+            RemoteProtocolError: If it is no decision, or unusable; nothing has changed.
+            InvocationStateError: If it is not one that a person can take over.
+        """
+        parsed = await self._check_decision(invocation_id, decision)
+        return await self._say(invocation_id, DecideInstead(parsed, by))
+
+    async def _say_in_tree(self, invocation_id: str, message: Input) -> Run:
+        """Say something to an invocation; or to the child because of which it waits."""
+        if isinstance(message, AnswerApproval) and message.approved:
+            await self._check_approver(invocation_id, message.by, message.calls)
+        try:
+            return await self._say(invocation_id, message)
+        except InvocationStateError as error:
+            problem = error
+        for child in await self._waiting_children(invocation_id):
+            try:
+                await self._say_in_tree(child, message)
+                return self.get(invocation_id)
+            except InvocationStateError as error:
+                if not isinstance(error, UnknownProposalError):
+                    problem = error
+        raise problem
 
     async def settle(
         self,
@@ -200,7 +263,7 @@ class People(ABC):
             msg = f"nobody is called {by!r}: that name is the runtime's; say who knows with by="
             raise ConfigurationError(msg)
         await self._check_undelivered(invocation_id, call_id, turn)
-        return await self._say(invocation_id, message)
+        return await self._say_in_tree(invocation_id, message)
 
     async def cancel(
         self, invocation_id: str, reason: str = "", *, by: str = "caller", hard: bool = False

@@ -5,60 +5,50 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import logging
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import TracebackType
 from typing import Final, Self
 
 import anyio
 
+from loopwright.policy import Redact
 from loopwright.protocol import (
-    AlreadyDecidedError,
-    BrokenCall,
     Budget,
-    CallId,
     Cancel,
     CancelNote,
     ConfigurationError,
     Grant,
     Input,
     InvocationId,
-    InvocationStarted,
-    InvocationState,
     InvocationStateError,
-    JsonObject,
-    Lease,
     LoopwrightError,
     Outcome,
     Overloaded,
     Principal,
     Reason,
     Recover,
-    RemoteProtocolError,
     RuntimeClosedError,
-    Start,
-    StoreError,
-    UnknownProposalError,
-    bounded,
     dumps,
     loads,
-    parse_call,
 )
 from loopwright.stores import MemoryStore, Store
 
 from ._adopting import Adopter
-from ._agent import Agent
+from ._agent import Agent, check_neighbours
+from ._answering import Answering
+from ._children import is_over
 from ._clock import Clock, RealClock, sleep
 from ._engine import Engine
-from ._looking import Looking
+from ._live import Live
 from ._names import new_invocation_id
-from ._people import People
+from ._redacting import Redacting
 from ._run import Run
 from ._said import check_limits, check_said, check_start
+from ._starting import Beginning
 from ._trace import RunObserver
-from .machine._core import outcome_of
-from .roles._judge import Judge
+from .machine._outcomes import outcome_of
 
 LEASE_TTL: Final = 15.0
 MAX_LIVE: Final = 10_000
@@ -87,7 +77,7 @@ class Recovery:
 logger = logging.getLogger("loopwright.runtime")
 
 
-class Runtime(People, Looking):
+class Runtime(Answering):
     """Runs invocations of its agents, and keeps them in its store.
 
     It may be built anywhere, also at import time; it runs while it is entered, and may be
@@ -103,9 +93,12 @@ class Runtime(People, Looking):
         adopt: Whether to look, all the time, for invocations whose owner is gone, and go on with
             them: for a service. Otherwise `recover` does that once.
         new_id: Makes invocation ids.
+        redact: What models, tools and people say passes through it before anything is journaled
+            or traced; see `loopwright.policy.Redactor`.
 
     Raises:
-        ConfigurationError: For two agents of one name, or a limit that cannot be meant.
+        ConfigurationError: For two agents of one name, one that hands over to, or has a tool that
+            stands for, an agent that is not there, or a limit that cannot be meant.
     """
 
     def __init__(
@@ -119,12 +112,14 @@ class Runtime(People, Looking):
         lease_ttl: float = LEASE_TTL,
         adopt: bool = False,
         new_id: Callable[[], InvocationId] = new_invocation_id,
+        redact: Redact | None = None,
     ) -> None:
         names = [agent.name for agent in agents]
         for name in names:
             if names.count(name) > 1:
                 msg = f"the runtime has two agents named {name!r}; give one another name"
                 raise ConfigurationError(msg)
+        check_neighbours(agents)
         check_limits(max_live, lease_ttl)
         if store is None:
             timed = clock
@@ -137,6 +132,7 @@ class Runtime(People, Looking):
         self._lease_ttl = lease_ttl
         self._adopt = adopt
         self._new_id = new_id
+        self._redact = redact
         self._engine: Engine | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
 
@@ -156,6 +152,8 @@ class Runtime(People, Looking):
             self._clock,
             self._observers,
             self._lease_ttl,
+            self._new_id,
+            None if self._redact is None else Redacting(self._redact),
         )
         # Before anything is waited for: whoever enters meanwhile must be refused.
         self._engine, self._loop = engine, asyncio.get_running_loop()
@@ -249,38 +247,18 @@ class Runtime(People, Looking):
             engine.room.clear()
             await engine.room.wait()
             engine = self._entered
-        started = InvocationStarted(
-            self._new_id(),
-            agent,
-            definition.version,
-            definition.policy.version,
-            goal,
-            principal or Principal(),
-            budget or definition.budget,
-            self._clock.now().wall,
-            key,
-            # A copy: the caller may change its own later.
-            None if metadata is None else loads(dumps(metadata)),
+        identity = await engine.starter.start(
+            Beginning(
+                agent,
+                goal,
+                principal or Principal(),
+                budget or definition.budget,
+                # A copy: the caller may change its own later.
+                None if metadata is None else loads(dumps(metadata)),
+                key,
+            )
         )
-        lease = Lease(started.invocation_id, engine.tenure.worker, 1)
-        live = engine.bring_up(
-            definition, InvocationState(started), lease, contextvars.copy_context()
-        )
-        live.begun = asyncio.get_running_loop().create_future()
-        live.supervisor.tell(Start(started))
-        try:
-            await live.begun
-        except asyncio.CancelledError:
-            with suppress(LoopwrightError):
-                why = "its start was cancelled"
-                self.request_cancel(live.invocation_id, why, by="runtime", hard=True)
-            raise
-        except StoreError:
-            known = None if key is None else await self.store.find(agent, key)
-            if known is None:
-                raise
-            return Run(self, known)
-        return Run(self, started.invocation_id)
+        return Run(self, identity)
 
     # ------------------------------------------------------------ going on
     async def resume(
@@ -299,7 +277,8 @@ class Runtime(People, Looking):
             by: Who lets it go on.
 
         Raises:
-            InvocationStateError: If it waits for an approval or an answer.
+            InvocationStateError: If it waits for an approval or an answer, of its own or of a
+                child.
             RemoteProtocolError: If `grant` or `by` has another type.
             LeaseHeldError: If another live worker is at work on it.
         """
@@ -339,8 +318,49 @@ class Runtime(People, Looking):
         return Run(self, InvocationId(invocation_id))
 
     async def outcome(self, invocation_id: str) -> Outcome:
-        """Wait until an invocation is at rest; see `Run.outcome`."""
+        """Wait until an invocation is at rest; see `Run.outcome`.
+
+        One that waits for what a child waits for shows the child's proposal or question; while
+        its child is at work here, it is waited for too.
+        """
         identity = InvocationId(invocation_id)
+        seen: tuple[InvocationId, int] | None = None
+        while True:
+            outcome = await self._at_rest(identity)
+            waiting = await self._waiting_child(outcome)
+            if waiting is None:
+                return outcome
+            parent, child, live = waiting
+            told = parent.invocation_id, parent.state_version
+            if live is not None:
+                await asyncio.shield(live.done)
+            elif not is_over(child) or told == seen:
+                return replace(outcome, proposal=child.proposal, question=child.question)
+            else:
+                # It has ended since, and its parent is being told; or nobody tells it here.
+                seen = told
+            await self._entered.woken(parent.invocation_id)
+
+    async def _waiting_child(self, outcome: Outcome) -> tuple[Outcome, Outcome, Live | None] | None:
+        """Find the child down the tree because of which it waits, below whom, and if it is live."""
+        found: tuple[Outcome, Outcome, Live | None] | None = None
+        for child in outcome.waits_for:
+            live = self._entered.live.get(child)
+            if live is not None:
+                return outcome, outcome, live
+            try:
+                stood = await self._at_rest(child)
+            except InvocationStateError:
+                # Another worker is at work on it.
+                continue
+            deeper = await self._waiting_child(stood) or (outcome, stood, None)
+            if deeper[2] is not None:
+                return deeper
+            if found is None or is_over(found[1]):
+                found = deeper
+        return found
+
+    async def _at_rest(self, identity: InvocationId) -> Outcome:
         live = self._entered.live.get(identity)
         if live is not None:
             return await asyncio.shield(live.done)
@@ -385,6 +405,13 @@ class Runtime(People, Looking):
 
     # ------------------------------------------------------------ inside
     @property
+    def _names_approvers(self) -> bool:
+        return any(agent.policy.may_approve is not None for agent in self._agents)
+
+    def _agent(self, name: str) -> Agent:
+        return self._entered.agent(name)
+
+    @property
     def _entered(self) -> Engine:
         if self._engine is None:
             raise RuntimeClosedError("the runtime is not entered; use `async with runtime:`")
@@ -396,40 +423,13 @@ class Runtime(People, Looking):
         await self._entered.command(identity, message, contextvars.copy_context())
         return Run(self, identity)
 
-    async def _check_edits(
-        self, invocation_id: str, digest: str, edits: Mapping[str, JsonObject]
-    ) -> Mapping[CallId, JsonObject]:
-        state = await self.state(invocation_id)
-        p, proposal = state.protocol, state.proposal()
-        if proposal is None or proposal.digest != digest:
-            msg = f"invocation {invocation_id}: no proposal waits under this digest"
-            raise UnknownProposalError(msg)
-        judge = Judge(self._entered.agent(p.started.agent))
-        asks = {ask.call_id: ask for ask in proposal.asks}
-        checked: dict[CallId, JsonObject] = {}
-        for name, arguments in edits.items():
-            ask = asks.get(CallId(name))
-            if ask is None:
-                msg = f"invocation {invocation_id}: call {name!r} is not waiting for an approval"
-                raise UnknownProposalError(msg)
-            call = parse_call(ask.call_id, ask.tool_name, arguments)
-            if isinstance(call, BrokenCall):
-                raise RemoteProtocolError(f"edits.{bounded(name)}", call.problem)
-            checked[ask.call_id] = judge.check_edit(p.started, p.turn + 1, call)
-        return checked
-
-    async def _check_undelivered(self, invocation_id: str, call_id: str, turn: int | None) -> None:
-        meant = [
-            fact.entry
-            for fact in await self.effects(invocation_id=invocation_id)
-            if fact.entry.call_id == call_id and turn in (None, fact.entry.turn)
-        ]
-        if meant and all(entry.settled for entry in meant):
-            where = f"invocation {invocation_id}: the effect of call {bounded(call_id)!r}"
-            msg = f"{where} is {meant[0].status}; there is nothing to settle"
-            raise AlreadyDecidedError(msg)
+    @property
+    def _redacting(self) -> Redacting | None:
+        return self._entered.redacting
 
     async def _cancel_elsewhere(self, note: CancelNote) -> Outcome | None:
+        if (redacting := self._entered.redacting) is not None:
+            note = note._replace(reason=redacting.text(note.reason, "person"))
         await self.store.request_cancel(note)
         while True:
             # Asked each time: a closed runtime is to say so itself, not its store.

@@ -17,6 +17,7 @@ from loopwright.protocol import (
     CallId,
     Cancel,
     ConfigurationError,
+    DecideInstead,
     EffectStatus,
     Finding,
     Grant,
@@ -56,6 +57,8 @@ def check_said(message: Input) -> None:
         case Cancel(reason=reason, by=by):
             _check_text(reason, "reason")
             _check_by(by, "a cancel needs a name: by says who wants it, and is blank")
+        case DecideInstead(by=by):
+            _check_by(by, "a decision needs a name: by says who decides, and is blank")
         case Grant(budget=budget, by=by):
             if budget is not None:
                 _check_type(budget, Budget, "grant", "a Budget")

@@ -23,6 +23,7 @@ from loopwright.protocol import (
     Summary,
 )
 
+from ._inbox import Waiting
 from ._runtime import Runtime
 
 
@@ -160,6 +161,22 @@ class SyncRuntime:
             await self._runtime.answer(invocation_id, text, by=by)
 
         self._door.call(answer)
+
+    def decide(self, invocation_id: str, decision: object, *, by: str) -> None:
+        """Take one step in the model's place; see `Runtime.decide`."""
+
+        async def decide() -> None:
+            await self._runtime.decide(invocation_id, decision, by=by)
+
+        self._door.call(decide)
+
+    def inbox(self, *, agent: str | None = None, limit: int = 100) -> tuple[Waiting, ...]:
+        """List what waits for a person, newest invocations first."""
+
+        async def inbox() -> tuple[Waiting, ...]:
+            return await self._runtime.inbox(agent=agent, limit=limit)
+
+        return self._door.call(inbox)
 
     def settle(
         self,

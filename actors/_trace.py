@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Literal, Protocol, TypeAlias
+from itertools import pairwise
+from typing import Protocol
 
 from loopwright.protocol import (
-    Committed,
+    ChildRested,
+    Compact,
+    Compacted,
     Decide,
     Decided,
     DecideFailed,
@@ -19,28 +22,15 @@ from loopwright.protocol import (
     InvocationId,
     JsonObject,
     Late,
-    LeaseLost,
-    NotDispatched,
     Output,
     Reconcile,
-    Rested,
     RunState,
-    Validated,
+    Verified,
+    Verify,
 )
 
-EventName: TypeAlias = Literal[
-    "state_transition",
-    "llm_call_started",
-    "llm_call_finished",
-    "permission_evaluated",
-    "tool_call_requested",
-    "tool_call_finished",
-    "checkpoint_saved",
-    "reconcile",
-    "run_finished",
-    "lease",
-    "late",
-]
+from ._clock import Instant
+from ._events import EventName, Fact, heard, said
 
 logger = logging.getLogger("loopwright.trace")
 
@@ -53,6 +43,24 @@ class TraceEvent:
     invocation_id: InvocationId
     turn: int
     data: JsonObject
+    """Bounded evidence: texts are cut, arguments and outputs told by digest."""
+    at: float = 0.0
+    """Wall clock, seconds since the epoch."""
+    seconds: float | None = None
+    """How long it took, on the monotonic clock; only where it is the end of something."""
+
+    def plain(self) -> JsonObject:
+        """Give it as one object of JSON."""
+        told: JsonObject = {
+            "at": round(self.at, 6),
+            "event": self.name,
+            "invocation_id": self.invocation_id,
+            "turn": self.turn,
+            "data": self.data,
+        }
+        if self.seconds is not None:
+            told["seconds"] = self.seconds
+        return told
 
 
 class RunObserver(Protocol):
@@ -75,68 +83,95 @@ def notify(observers: Sequence[RunObserver], event: TraceEvent) -> None:
             logger.exception("An observer failed on %s:", event.name)
 
 
-def transition(invocation_id: InvocationId, turn: int, old: RunState, new: RunState) -> TraceEvent:
-    """Make the event of a change of state."""
-    return TraceEvent("state_transition", invocation_id, turn, {"from": old, "to": new})
+class Tracer:
+    """Tells observers what one invocation does.
+
+    Args:
+        invocation_id: Which one.
+        observers: Who hears of it.
+    """
+
+    def __init__(self, invocation_id: InvocationId, observers: Sequence[RunObserver]) -> None:
+        self._invocation_id = invocation_id
+        self._observers = observers
+        self._begun: dict[str, float] = {}
+        """When what is under way was begun, on the monotonic clock."""
+
+    def observe(
+        self,
+        now: Instant,
+        message: Input,
+        outputs: Sequence[Output],
+        states: Sequence[RunState],
+        turn: int,
+        turn_now: int,
+    ) -> None:
+        """Tell what a message was, what it changed, and what came of it.
+
+        Args:
+            now: When it was handled.
+            message: What the Supervisor was told.
+            outputs: What it says because of it.
+            states: The state it was in, and those it entered.
+            turn: The turn before it was handled.
+            turn_now: The turn after it.
+        """
+        seconds = self._since(_ended(message), now.monotonic)
+        if not any(isinstance(output, Late) for output in outputs):
+            self._tell(heard(message), turn, now.wall, seconds)
+        for old, new in pairwise(states):
+            self._tell([("state_transition", {"from": old, "to": new})], turn_now, now.wall)
+        for output in outputs:
+            begun = _begun(output)
+            if begun is not None:
+                self._begun[begun] = now.monotonic
+            self._tell(said(output), turn_now, now.wall)
+
+    def _since(self, what: str | None, now: float) -> float | None:
+        begun = None if what is None else self._begun.pop(what, None)
+        return None if begun is None else round(now - begun, 6)
+
+    def _tell(
+        self, facts: Iterable[Fact], turn: int, at: float, seconds: float | None = None
+    ) -> None:
+        try:
+            for name, data in facts:
+                event = TraceEvent(name, self._invocation_id, turn, data, at, seconds)
+                notify(self._observers, event)
+                seconds = None
+        except Exception:
+            logger.exception("Something cannot be traced:")
 
 
-def of_input(invocation_id: InvocationId, turn: int, message: Input) -> TraceEvent | None:
-    """Make the event of a message that came in, if it is worth one."""
-    match message:
-        case Decided(decision=decision, usage=usage, model=model):
-            data: JsonObject = {
-                "decision": decision.kind,
-                "model": model,
-                "tokens": usage.total,
-                "estimated": usage.estimated,
-            }
-            return TraceEvent("llm_call_finished", invocation_id, turn, data)
-        case DecideFailed(error=error):
-            return TraceEvent("llm_call_finished", invocation_id, turn, {"error": error})
-        case Validated(verdict=verdict):
-            data = {"verdict": type(verdict).__name__}
-            return TraceEvent("permission_evaluated", invocation_id, turn, data)
-        case Executed(attempt_id=attempt, result=result):
-            data = {
-                "attempt": attempt,
-                "tool": result.tool_name,
-                "status": result.status,
-                "error": result.error.message if result.error is not None else None,
-            }
-            return TraceEvent("tool_call_finished", invocation_id, turn, data)
-        case Found(attempt_id=attempt, found=found):
-            return TraceEvent(
-                "reconcile", invocation_id, turn, {"attempt": attempt, "found": found.finding}
-            )
-        case NotDispatched(error=error) | LeaseLost(error=error):
-            return TraceEvent("lease", invocation_id, turn, {"lost": error})
-        case Committed(last_seq=seq):
-            return TraceEvent("checkpoint_saved", invocation_id, turn, {"seq": seq})
+def _begun(output: Output) -> str | None:
+    """Name what begins with a message that goes out."""
+    match output:
+        case Decide():
+            return "decide"
+        case Compact():
+            return "compact"
+        case Verify(number=number):
+            return f"verify {number}"
+        case Execute(attempt_id=attempt):
+            return f"execute {attempt}"
+        case Reconcile(attempt_id=attempt):
+            return f"reconcile {attempt}"
         case _:
             return None
 
 
-def of_output(invocation_id: InvocationId, turn: int, message: Output) -> TraceEvent | None:
-    """Make the event of a message that went out, if it is worth one."""
+def _ended(message: Input) -> str | None:
+    """Name what ends with a message that comes in."""
     match message:
-        case Decide(notice=notice):
-            return TraceEvent("llm_call_started", invocation_id, turn, {"notice": notice})
-        case Execute():
-            data: JsonObject = {
-                "attempt": message.attempt_id,
-                "tool": message.tool_name,
-                "effect": message.effect,
-                "effect_key": message.effect_key,
-            }
-            return TraceEvent("tool_call_requested", invocation_id, turn, data)
-        case Reconcile(attempt_id=attempt, effect_key=key):
-            return TraceEvent(
-                "reconcile", invocation_id, turn, {"attempt": attempt, "effect_key": key}
-            )
-        case Rested(outcome=outcome):
-            data = {"reason": str(outcome.reason), "cause": outcome.cause}
-            return TraceEvent("run_finished", invocation_id, turn, data)
-        case Late(what=what):
-            return TraceEvent("late", invocation_id, turn, {"message": what})
+        case Decided() | DecideFailed():
+            return "decide"
+        case Compacted():
+            return "compact"
+        case Verified(number=number):
+            return f"verify {number}"
+        case Executed(attempt_id=attempt) | ChildRested(attempt_id=attempt):
+            return f"execute {attempt}"
+        case Found(attempt_id=attempt):
+            return f"reconcile {attempt}"
         case _:
             return None

@@ -1,4 +1,4 @@
-"""The standard invocation in memory: T1 to T4 and T10 of the performance targets.
+"""The standard invocation in memory: T1 to T4, T9 and T10 of the performance targets.
 
     python benchmarks/turns.py [--json]
 
@@ -20,9 +20,18 @@ from typing import Any
 
 import _floor
 from _floor import floor_invocation, median, paired, report, resident_kib, seconds
-from _ours import USAGE, StandardModel, completed, standard_agent
+from _ours import (
+    TRAVELLER,
+    USAGE,
+    StandardModel,
+    bare_agent,
+    completed,
+    ruled_agents,
+    standard_agent,
+)
 
 from loopwright import ModelReply, ModelRequest, Runtime
+from loopwright.policy import Redactor
 from loopwright.stores import SQLiteStore
 
 ROUNDS = 5
@@ -40,6 +49,7 @@ async def main() -> dict[str, Any]:
         await _alone(model, ours, figures)
         await _many(model, ours, figures)
         await _growth(model, ours, figures)
+    await _rules(figures)
     await _memory(figures)
     _import_memory(figures)
     return figures
@@ -91,6 +101,22 @@ async def _growth(
             found.append(await per_turn(turns, max(1, 400 // turns)) / base)
     for turns, limit in ((50, ""), (200, " (must 1.1)"), (1000, " (must 1.2)")):
         figures[f"T3 per turn at {turns} over 10{limit}"] = median(ratios[turns])
+
+
+async def _rules(figures: dict[str, Any]) -> None:
+    """Every kind of rule switched on, no limit of them reached, against none at all."""
+    without = Runtime([bare_agent()])
+    ruled = Runtime(ruled_agents(), redact=Redactor())
+
+    def off(_: int) -> Awaitable[object]:
+        return completed(without, TRAVELLER)
+
+    def on(_: int) -> Awaitable[object]:
+        return completed(ruled, TRAVELLER)
+
+    async with without, ruled:
+        rounds = [await paired(on, off, samples=60) for _ in range(ROUNDS)]
+    figures["T9 every rule on over off (must 1.5, goal 1.2)"] = median(r[2] for r in rounds)
 
 
 async def _memory(figures: dict[str, Any]) -> None:

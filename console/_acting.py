@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable
 from dataclasses import replace
+from decimal import Decimal
 from typing import Annotated
 
 import typer
@@ -29,10 +30,12 @@ from loopwright.protocol import (
     bounded,
     decode_record,
     parse_json,
+    state_of,
 )
 from loopwright.stores import Store
 
-from . import _plain, _views
+from . import _panels, _plain, _views
+from ._approving import approving
 from ._session import Session, find_digest, find_invocation
 from ._shared import OK, UNSUCCESSFUL
 from ._watch import Lines, follow
@@ -69,6 +72,7 @@ Watch = Annotated[
 ]
 Limit = Annotated[int | None, typer.Option(min=0, show_default=False)]
 Seconds = Annotated[float | None, typer.Option(min=0, show_default=False)]
+Dollars = Annotated[float | None, typer.Option(min=0, metavar="DOLLARS", show_default=False)]
 
 
 async def run(
@@ -85,6 +89,7 @@ async def run(
     max_tool_calls: Limit = None,
     max_tokens: Limit = None,
     max_seconds: Seconds = None,
+    max_cost: Dollars = None,
     watch: Watch = None,
 ) -> int:
     """Start an invocation and show its steps; Ctrl-C cancels it."""
@@ -99,6 +104,7 @@ async def run(
         max_tool_calls=own.max_tool_calls if max_tool_calls is None else max_tool_calls,
         max_tokens=own.max_tokens if max_tokens is None else max_tokens,
         max_active_seconds=own.max_active_seconds if max_seconds is None else max_seconds,
+        max_cost=own.max_cost if max_cost is None else Decimal(str(max_cost)),
     )
     async with session.runtime_of(agents) as runtime:
         begun = await runtime.start(
@@ -131,18 +137,31 @@ async def approve(
             help="Let this call run with these arguments; may be given more than once.",
         ),
     ] = None,
+    yes: Annotated[
+        bool, typer.Option("--yes", help="Don't ask once more, where somebody could answer.")
+    ] = False,
     watch: Watch = None,
 ) -> int:
     """Say yes to exactly what a proposal shows, or to your own arguments; it goes on here."""
     edits = _edits(edit or [])
-    async with session.runtime() as runtime:
-        identity = await find_invocation(runtime.store, invocation)
-        state = await runtime.state(identity)
-        exact, seen = find_digest(state, digest), state.protocol.seq
+    async with session.store() as store:
+        identity = await find_invocation(store, invocation)
+        state = state_of(await store.load(identity))
+        agents = session.load_agents()
+    exact, seen = find_digest(state, digest), state.protocol.seq
+    meant = approving(state, exact, agents, call, edits)
+    if meant is not None:
+        session.out.say(_panels.to_approve(by, meant))
+        # Nothing is open while somebody thinks.
+        if not yes and session.out.answers:
+            typer.confirm("Let it run?", abort=True)
+    async with session.runtime_of(agents) as runtime:
         going = await runtime.approve(identity, exact, by=by, calls=call, edits=edits)
         asks = await _approved(runtime.store, going.id, state.proposal(), seen)
-        session.out.say(_views.approved(by, asks, edits))
-        more: JsonObject = {"approved": _plain.of_asks(asks)}
+        if edits:
+            # With the defaults that come with them.
+            session.out.say(_panels.approved(by, asks, edits))
+        more: JsonObject = {"approved": _plain.of_approved(meant, asks)}
         return await shown(session, going, going.outcome(), seen, watch=watch, more=more)
 
 
@@ -203,6 +222,8 @@ async def resume(
     grant_tool_calls: Limit = None,
     grant_tokens: Limit = None,
     grant_seconds: Seconds = None,
+    grant_cost: Dollars = None,
+    grant_failures: Limit = None,
     by: Annotated[str, typer.Option("--by", metavar="NAME", help="Who grants.")] = "cli",
     watch: Watch = None,
 ) -> int:
@@ -213,6 +234,8 @@ async def resume(
         max_tool_calls=grant_tool_calls,
         max_tokens=grant_tokens,
         max_active_seconds=grant_seconds,
+        max_cost=None if grant_cost is None else Decimal(str(grant_cost)),
+        max_tool_failures=grant_failures,
     )
     grant = None if limits == Budget(max_steps=None) else limits
     async with session.runtime() as runtime:

@@ -18,7 +18,7 @@ from rich.text import Text
 from loopwright.examples.refund_desk.shop import LoadReport, ShopFileError
 from loopwright.protocol import ConfigurationError, JsonObject, Outcome, to_json
 
-from . import _plain, _views
+from . import _panels, _plain, _views
 from ._out import Output
 from ._session import short
 from ._shared import OK, UNSUCCESSFUL, Json
@@ -156,7 +156,7 @@ def _killed(killed: Killed) -> Sequence[RenderableType]:
             f"gets SIGKILL; its exit code is {killed.exit_code}."
         ),
         table,
-        _views.fields(
+        _panels.fields(
             [
                 ("the shop knows", Text(f"{paid.refund_id}: {paid.amount} {paid.currency}, paid")),
                 (
@@ -175,7 +175,7 @@ def _recovered(killed: Killed, recovered: Recovered) -> Sequence[RenderableType]
             f"The dead worker's lease runs out, and this process takes over. It sends "
             f"{killed.effect} again, attempt {recovered.attempts}; the shop {again}."
         ),
-        _views.fields(
+        _panels.fields(
             [
                 ("payments", Text(f"{recovered.payments} under {killed.effect}")),
                 ("reason", _views.reason_text(recovered.outcome.reason)),

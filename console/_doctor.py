@@ -19,7 +19,7 @@ from loopwright import __version__
 from loopwright.protocol import JsonObject, LoopwrightError, StoreError
 from loopwright.stores import all_invocations
 
-from . import _views
+from . import _panels
 from ._apps import load_agents
 from ._session import Session
 from ._shared import OK, REFUSED
@@ -129,4 +129,4 @@ def _table(checks: Sequence[Check], *, well: bool) -> Group:
         for name, ok, found in checks
     ]
     last = Text("all is well", "green") if well else Text("something is wrong, see above", "red")
-    return Group(_views.fields(rows), Text(), last)
+    return Group(_panels.fields(rows), Text(), last)

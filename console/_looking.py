@@ -1,4 +1,7 @@
-"""The commands that only look: list, show and effects. They need no app, and change nothing."""
+"""The commands that only look: list, inbox, show, explain and effects.
+
+They need no app, and change nothing.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +10,7 @@ from typing import Annotated, Final, get_args
 import typer
 from rich.text import Text
 
+from loopwright.actors import inbox
 from loopwright.protocol import (
     UNSETTLED,
     ConfigurationError,
@@ -19,8 +23,9 @@ from loopwright.protocol import (
 )
 from loopwright.stores import all_effects, all_invocations
 
-from . import _plain, _views
+from . import _explained, _plain, _views
 from ._acting import Id
+from ._explain import explain
 from ._session import Session, find_invocation
 from ._shared import OK
 
@@ -38,6 +43,22 @@ async def list_invocations(
     for summary in found:
         session.out.emit(_plain.of_summary(summary))
     session.out.say(_views.listing(found) if found else Text("no invocations"))
+    return OK
+
+
+async def show_inbox(
+    session: Session,
+    agent: Annotated[str | None, typer.Option(help="Only this one's.", show_default=False)] = None,
+    limit: Annotated[int, typer.Option(min=1, help="How many at most.")] = 100,
+) -> int:
+    """List what waits for a person: proposals, questions, writes to be settled."""
+    async with session.store() as store:
+        found = await inbox(store, agent=agent, limit=limit)
+    for one in found:
+        session.out.emit(_plain.of_waiting(one))
+        session.out.say(_views.waiting(session, one))
+    if not found:
+        session.out.say(Text("nothing waits for a person"))
     return OK
 
 
@@ -68,6 +89,16 @@ async def show(
         _plain.of_state(summary, state, records),
         _views.state(session, summary, state, records),
     )
+    return OK
+
+
+async def explain_invocation(session: Session, invocation: Id) -> int:
+    """Explain why an invocation came out as it did, turn by turn, from its journal alone."""
+    async with session.store() as store:
+        identity = await find_invocation(store, invocation)
+        stored = await store.load(identity)
+    told = explain(stored.entries())
+    session.out.show(_explained.plain(told), _explained.explanation(session, told))
     return OK
 
 

@@ -17,7 +17,7 @@ from . import _plain
 from ._acting import answer, approve, cancel, deny, recover, resume, run
 from ._demo import demo
 from ._doctor import doctor
-from ._looking import effects, list_invocations, show
+from ._looking import effects, explain_invocation, list_invocations, show, show_inbox
 from ._settling import settle
 from ._shared import REFUSED, UNSUCCESSFUL, add
 from ._story import DemoError
@@ -37,7 +37,9 @@ def application() -> typer.Typer:
     app.command("demo")(demo)
     add(app, "run", run)
     add(app, "list", list_invocations)
+    add(app, "inbox", show_inbox)
     add(app, "show", show)
+    add(app, "explain", explain_invocation)
     add(app, "effects", effects)
     add(app, "approve", approve)
     add(app, "deny", deny)

@@ -22,6 +22,16 @@ class Output:
         self.as_json = as_json
         self._console = Console(highlight=False)
 
+    @property
+    def answers(self) -> bool:
+        """Whether there is somebody who could answer a question."""
+        return (
+            not self.as_json
+            and sys.stdin is not None
+            and sys.stdin.isatty()
+            and sys.stdout.isatty()
+        )
+
     def show(self, value: JsonValue, renderable: RenderableType) -> None:
         """Print one thing."""
         if self.as_json:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import cast
 
+from loopwright.actors import Waiting
 from loopwright.protocol import (
     ApprovalProposal,
     Ask,
@@ -23,6 +24,8 @@ from loopwright.protocol import (
     loads,
     to_json,
 )
+
+from ._approving import Approving
 
 
 def of_outcome(outcome: Outcome) -> JsonObject:
@@ -60,6 +63,9 @@ def of_spent(spent: Spent) -> JsonObject:
         "tool_calls": spent.tool_calls,
         "tokens": spent.usage.total,
         "active_seconds": round(spent.active_seconds, 6),
+        "cost": str(spent.cost),
+        "tool_failures": spent.tool_failures,
+        "handoffs": spent.handoffs,
     }
 
 
@@ -83,12 +89,42 @@ def of_fact(fact: EffectFact) -> JsonObject:
     }
 
 
-def of_asks(asks: Iterable[Ask]) -> JsonValue:
-    """List calls exactly as they will run."""
-    return [
-        {"call_id": ask.call_id, "tool_name": ask.tool_name, "arguments": ask.arguments}
-        for ask in asks
-    ]
+def of_approved(what: Approving | None, asks: Iterable[Ask]) -> JsonValue:
+    """Say what a yes was said to: calls exactly as they run, and under what."""
+    if what is None:
+        return None
+    return {
+        "digest": what.digest,
+        "agent": what.agent,
+        "principal": to_json(what.principal).value,
+        "expires_at": what.expires_at,
+        "calls": [
+            {
+                "call_id": ask.call_id,
+                "tool_name": ask.tool_name,
+                "effect": what.effects.get(ask.tool_name),
+                "arguments": ask.arguments,
+                "reason": ask.reason,
+                "edited": ask.call_id in what.edited,
+            }
+            for ask in asks
+        ],
+    }
+
+
+def of_waiting(one: Waiting) -> JsonObject:
+    """Say what an invocation waits for."""
+    return {
+        "invocation_id": one.invocation_id,
+        "agent": one.agent,
+        **of_reason(one.reason),
+        "goal": one.goal,
+        "question": one.question,
+        "proposal": of_proposal(one.proposal),
+        "since": one.since,
+        "principal": to_json(one.principal).value,
+        "unresolved_effects": of_effects(one.unresolved),
+    }
 
 
 def of_summary(summary: Summary) -> JsonObject:
@@ -134,6 +170,11 @@ def of_state(summary: Summary, state: InvocationState, records: list[Record]) ->
 def of_record(record: Record) -> JsonObject:
     """Give a record as it is stored."""
     return cast("JsonObject", loads(encode_record(record)))
+
+
+def of_records(records: Iterable[Record]) -> JsonValue:
+    """Give records as they are stored."""
+    return [of_record(record) for record in records]
 
 
 def line(value: JsonValue) -> str:

@@ -64,9 +64,17 @@ class Session:
         """
         async with self.store():
             # Before an app is loaded, or a shop made: what is no store changes nothing.
-            agents = load_agents(self.settings)
+            agents = self.load_agents()
         async with self.runtime_of(agents) as runtime:
             yield runtime
+
+    def load_agents(self) -> list[Agent]:
+        """Load the app of a store that is there.
+
+        Raises:
+            ConfigurationError: If there is no usable app.
+        """
+        return load_agents(self.settings)
 
     async def agents(self, wanted: str) -> list[Agent]:
         """Load the app of a store that may not be there yet.

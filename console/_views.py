@@ -3,24 +3,20 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Container, Iterable, Sequence
-from typing import TypeAlias
+from collections.abc import Iterable, Sequence
 
-from rich import box
 from rich.console import Group, RenderableType
 from rich.padding import Padding
-from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
+from loopwright.actors import Waiting
 from loopwright.protocol import (
-    ApprovalProposal,
-    Ask,
+    Budget,
     EffectEntry,
     EffectFact,
     Ending,
     InvocationState,
-    JsonObject,
     Outcome,
     Reason,
     Record,
@@ -28,8 +24,19 @@ from loopwright.protocol import (
     Summary,
 )
 
-from ._session import SHORT_DIGEST, Session, short
-from ._watch import Lines, cut, receipt, value
+from ._panels import (
+    FOUND_WORDS,
+    YOU,
+    attempts,
+    fields,
+    principal,
+    proposal,
+    settlement,
+    settling,
+    typed,
+)
+from ._session import Session, short
+from ._watch import Lines, cut, plainly, receipt, value
 
 _STYLES = {
     Ending.FINISHED: "green",
@@ -37,12 +44,6 @@ _STYLES = {
     Ending.FAILED: "red",
     Ending.CANCELLED: "red",
 }
-_YOU = "YOUR-NAME"
-_FOUND = "FOUND"
-_WORDS = f"{_FOUND} is applied, rejected, not-applied or unknown"
-
-_Shown: TypeAlias = tuple[str, JsonObject, str]
-"""A call for a panel: its tool, its arguments, and a remark."""
 
 
 def heading(what: str, invocation_id: str) -> RenderableType:
@@ -53,103 +54,79 @@ def heading(what: str, invocation_id: str) -> RenderableType:
 def outcome(session: Session, done: Outcome) -> RenderableType:
     """Say how an invocation came to rest, and what to do about it."""
     rows: list[tuple[str, RenderableType]] = [("reason", reason_text(done.reason))]
-    rows += [("cause", Text(done.cause))] if done.cause else []
-    rows += [("answer", Text(done.answer))] if done.answer else []
-    rows += [("question", Text(done.question))] if done.question else []
-    rows.append(("spent", Text(_spent(done.spent))))
-    rows += [("effects", _effects(done.effects))] if done.effects else []
+    rows += [("cause", plainly(done.cause))] if done.cause else []
+    rows += [("answer", plainly(done.answer))] if done.answer else []
+    rows += [("question", plainly(done.question))] if done.question else []
+    rows.append(("spent", plainly(spent(done.spent))))
+    rows += [("effects", written(done.effects))] if done.effects else []
     if done.reason is not Reason.COMPLETED:
-        rows.append(("next", Text(done.reason.advice)))
+        rows.append(("next", plainly(done.reason.advice)))
     parts: list[RenderableType] = [Text(), fields(rows)]
     if done.proposal is not None and done.reason is Reason.APPROVAL_REQUIRED:
         parts += [Text(), proposal(session, done.invocation_id, done.proposal)]
     if done.reason is Reason.RECONCILIATION_REQUIRED:
         turns = done.partial.turns if done.partial is not None else 0
-        parts += [Text(), _settlement(session, done.invocation_id, turns, done.effects)]
+        parts += [Text(), settlement(session, done.invocation_id, _open(turns, done.effects))]
     elif done.unresolved_effects:
         parts.append(_look(session, done.invocation_id))
     for words in _next(done.invocation_id, done.reason):
-        parts.append(_typed(session.command(*words)))
+        parts.append(typed(session.command(*words)))
     return Group(*parts)
 
 
-def proposal(session: Session, invocation_id: str, waiting: ApprovalProposal) -> RenderableType:
-    """Show exactly what would run, and the commands that say yes or no to it."""
-    asks = [ask for ask in waiting.asks if ask.call_id not in waiting.answered]
-    panel = _panel(
-        "waits for a yes",
-        [(ask.tool_name, ask.arguments, f"{ask.reason} (call {ask.call_id})") for ask in asks],
-    )
-    words = (short(invocation_id), waiting.digest[:SHORT_DIGEST], "--by", _YOU)
-    return Group(
-        panel,
-        _typed(session.command("approve", *words)),
-        _typed(session.command("deny", *words, "--reason", "…")),
-    )
+def _open(turns: int, effects: Iterable[EffectEntry]) -> Iterable[EffectEntry]:
+    """List the writes of the turn behind `turns` that nobody knows the fate of."""
+    return [entry for entry in effects if entry.turn > turns and not entry.settled]
 
 
-def approved(by: str, asks: Iterable[Ask], edited: Container[str]) -> RenderableType:
-    """Show exactly what will run after a yes."""
-    calls: list[_Shown] = []
-    for ask in asks:
-        what = f"edited by {by}" if ask.call_id in edited else "as proposed"
-        calls.append((ask.tool_name, ask.arguments, f"{what} (call {ask.call_id})"))
-    return _panel(f"approved by {by}", calls)
-
-
-def _settlement(
-    session: Session, invocation_id: str, turns: int, effects: Iterable[EffectEntry]
-) -> RenderableType:
-    """Show the writes of the turn behind `turns` that nobody knows the fate of, and what to type."""
-    waiting = [entry for entry in effects if entry.turn > turns and not entry.settled]
-    panel = _panel(
-        "waits to be settled: may or may not have taken effect",
-        [
-            (
-                entry.tool_name,
-                entry.arguments or {},
-                f"{entry.effect_key} (call {entry.call_id}, {_attempts(entry)})",
-            )
-            for entry in waiting
-        ],
-    )
-    return Group(
-        panel,
-        *(_typed(session.command("settle", *_settling(invocation_id, entry))) for entry in waiting),
-        Text(f"{_WORDS}; or ask those again that can be asked:", "dim"),
-        _typed(session.command("resume", short(invocation_id))),
-    )
+def waiting(session: Session, one: Waiting) -> RenderableType:
+    """Show one invocation that waits for a person: what for, and what to type."""
+    rows: list[tuple[str, RenderableType]] = [
+        ("invocation", plainly(one.invocation_id)),
+        ("agent", plainly(one.agent)),
+        ("on behalf of", plainly(principal(one.principal))),
+        ("goal", plainly(cut(one.goal))),
+        ("waits", Text.assemble(reason_text(one.reason), f", since {ago(one.since)}")),
+    ]
+    rows += [("question", plainly(one.question))] if one.question else []
+    parts: list[RenderableType] = [fields(rows)]
+    if one.proposal is not None:
+        parts.append(proposal(session, one.invocation_id, one.proposal))
+    if one.reason is Reason.RECONCILIATION_REQUIRED:
+        parts.append(settlement(session, one.invocation_id, one.unresolved))
+    parts += [typed(session.command(*words)) for words in _next(one.invocation_id, one.reason)]
+    return Group(*parts, Text())
 
 
 def _look(session: Session, invocation_id: str) -> RenderableType:
     """Lead to writes that are unresolved although nothing waits for them."""
-    return _typed(session.command("show", short(invocation_id), "--effects"))
+    return typed(session.command("show", short(invocation_id), "--effects"))
 
 
 def ledger(session: Session, facts: Sequence[EffectFact]) -> RenderableType:
     """Show everything the effect ledger says of one invocation."""
     if not facts:
-        return Text("no effects")
+        return plainly("no effects")
     calls = [fact.entry.call_id for fact in facts]
     parts: list[RenderableType] = []
     for fact in facts:
         entry = fact.entry
         rows: list[tuple[str, RenderableType]] = [
-            ("tool", Text(entry.tool_name)),
-            ("call", Text(f"{entry.call_id} of turn {entry.turn}, {_attempts(entry)}")),
-            ("changed", Text(_ago(fact.at))),
+            ("tool", plainly(entry.tool_name)),
+            ("call", plainly(f"{entry.call_id} of turn {entry.turn}, {attempts(entry)}")),
+            ("changed", plainly(ago(fact.at))),
         ]
         if entry.arguments is not None:
-            given = [(name, Text(value(held))) for name, held in entry.arguments.items()]
+            given = [(name, plainly(value(held))) for name, held in entry.arguments.items()]
             rows.append(("arguments", fields(given)))
-        rows += [("receipt", Text(value(entry.receipt)))] if entry.receipt is not None else []
+        rows += [("receipt", plainly(value(entry.receipt)))] if entry.receipt is not None else []
         parts += [_effect(entry), Padding(fields(rows), (0, 0, 0, 2))]
         if entry.status == "outcome_unknown":
-            words = _settling(fact.invocation_id, entry)
+            words = settling(fact.invocation_id, entry)
             turn = ("--turn", str(entry.turn)) if calls.count(entry.call_id) > 1 else ()
-            parts.append(_typed(session.command("settle", *words, *turn)))
+            parts.append(typed(session.command("settle", *words, *turn)))
     if any(fact.entry.status == "outcome_unknown" for fact in facts):
-        parts.append(Text(_WORDS, "dim"))
+        parts.append(plainly(FOUND_WORDS, "dim"))
     return Group(*parts)
 
 
@@ -160,10 +137,10 @@ def effects(facts: Sequence[EffectFact]) -> RenderableType:
         entry = fact.entry
         shown.add_row(
             short(fact.invocation_id),
-            Text(entry.effect_key),
-            Text(entry.tool_name),
-            Text(entry.status, _effect_style(entry)),
-            _ago(fact.at),
+            plainly(entry.effect_key),
+            plainly(entry.tool_name),
+            plainly(entry.status, _effect_style(entry)),
+            ago(fact.at),
         )
     return shown
 
@@ -174,10 +151,10 @@ def listing(found: Sequence[Summary]) -> RenderableType:
     for summary in found:
         shown.add_row(
             short(summary.invocation_id),
-            Text(summary.head.agent),
+            plainly(summary.head.agent),
             _standing(summary),
-            _ago(summary.head.at),
-            Text(cut(summary.head.goal)),
+            ago(summary.head.at),
+            plainly(cut(summary.head.goal)),
         )
     return shown
 
@@ -188,20 +165,20 @@ def state(
     """Show everything the journal says of one invocation."""
     p, business = held.protocol, held.business
     rows: list[tuple[str, RenderableType]] = [
-        ("invocation", Text(summary.invocation_id)),
-        ("agent", Text(f"{p.started.agent} {p.started.agent_version}")),
-        ("goal", Text(business.goal)),
-        ("principal", Text(p.started.principal.actor)),
+        ("invocation", plainly(summary.invocation_id)),
+        ("agent", plainly(f"{p.started.agent} {p.started.agent_version}")),
+        ("goal", plainly(business.goal)),
+        ("principal", plainly(p.started.principal.actor)),
         ("state", _standing(summary)),
     ]
-    rows += [("key", Text(p.started.key))] if p.started.key else []
-    rows += [("owner", Text(_owner(summary)))] if summary.owner else []
-    rows += [("cause", Text(p.cause))] if p.cause else []
-    rows += [("answer", Text(business.answer))] if business.answer else []
-    rows += [("question", Text(p.question))] if p.question else []
-    rows.append(("spent", Text(f"{_spent(held.spent)}; {_limits(held)}")))
-    written = tuple(business.effects.values())
-    rows += [("effects", _effects(written))] if written else []
+    rows += [("key", plainly(p.started.key))] if p.started.key else []
+    rows += [("owner", plainly(_owner(summary)))] if summary.owner else []
+    rows += [("cause", plainly(p.cause))] if p.cause else []
+    rows += [("answer", plainly(business.answer))] if business.answer else []
+    rows += [("question", plainly(p.question))] if p.question else []
+    rows.append(("spent", plainly(f"{spent(held.spent)}; {limits(p.budget)}")))
+    effects = tuple(business.effects.values())
+    rows += [("effects", written(effects))] if effects else []
     parts: list[RenderableType] = [fields(rows), Text()]
     lines = Lines()
     parts += [line for record in records for line in lines.of(record)]
@@ -209,18 +186,18 @@ def state(
     if waiting is not None and summary.head.status == "suspended":
         parts += [Text(), proposal(session, summary.invocation_id, waiting)]
     if p.reason is Reason.RECONCILIATION_REQUIRED:
-        parts += [Text(), _settlement(session, summary.invocation_id, p.turn, written)]
-    elif not all(entry.settled for entry in written):
+        parts += [Text(), settlement(session, summary.invocation_id, _open(p.turn, effects))]
+    elif not all(entry.settled for entry in effects):
         parts.append(_look(session, summary.invocation_id))
     for words in () if p.reason is None else _next(summary.invocation_id, p.reason):
-        parts.append(_typed(session.command(*words)))
+        parts.append(typed(session.command(*words)))
     return Group(*parts)
 
 
 def recovered(count: int, alive: Sequence[Summary]) -> RenderableType:
     """Say what recovery found."""
     left = f"; {len(alive)} left to a worker that is alive" if alive else ""
-    return Text(f"{count} recovered{left}")
+    return plainly(f"{count} recovered{left}")
 
 
 def table(*columns: str) -> Table:
@@ -231,26 +208,16 @@ def table(*columns: str) -> Table:
     return made
 
 
-def fields(rows: Iterable[tuple[str, RenderableType]]) -> Table:
-    """Put names and values side by side."""
-    grid = Table.grid(padding=(0, 2, 0, 0))
-    grid.add_column(style="dim", no_wrap=True)
-    grid.add_column(overflow="fold")
-    for name, shown in rows:
-        grid.add_row(name, shown)
-    return grid
-
-
 def reason_text(reason: Reason) -> Text:
     """Write a reason in the colour of its kind."""
-    return Text(str(reason), _STYLES[reason.outcome])
+    return plainly(str(reason), _STYLES[reason.outcome])
 
 
 def _next(invocation_id: str, reason: Reason) -> list[tuple[str, ...]]:
     name = short(invocation_id)
     match reason:
         case Reason.CLARIFICATION_REQUIRED:
-            return [("answer", name, "TEXT", "--by", _YOU)]
+            return [("answer", name, "TEXT", "--by", YOU)]
         case Reason.MAX_STEPS:
             return [("resume", name, "--grant-steps", "5")]
         case Reason.TOOL_BUDGET_EXHAUSTED:
@@ -259,14 +226,19 @@ def _next(invocation_id: str, reason: Reason) -> list[tuple[str, ...]]:
             return [("resume", name, "--grant-tokens", "10000")]
         case Reason.TIME_BUDGET_EXHAUSTED:
             return [("resume", name, "--grant-seconds", "60")]
-        case Reason.MODEL_ERROR | Reason.CHECKPOINT_FAILED | Reason.INTERNAL_ERROR:
+        case Reason.COST_BUDGET_EXHAUSTED:
+            return [("resume", name, "--grant-cost", "0.10")]
+        case Reason.TOOL_FAILURES_EXHAUSTED:
+            return [("resume", name, "--grant-failures", "5")]
+        case (
+            Reason.MODEL_ERROR
+            | Reason.TOOL_UNAVAILABLE
+            | Reason.CHECKPOINT_FAILED
+            | Reason.INTERNAL_ERROR
+        ):
             return [("resume", name)]
         case _:
             return []
-
-
-def _typed(command: str) -> RenderableType:
-    return Padding(Text(command, "cyan"), (0, 0, 0, 2))
 
 
 def _standing(summary: Summary) -> Text:
@@ -274,24 +246,25 @@ def _standing(summary: Summary) -> Text:
     if reason is not None:
         return reason_text(reason)
     if summary.owner_alive:
-        return Text("running", "cyan")
-    return Text("running, its worker is gone", "yellow")
+        return plainly("running", "cyan")
+    return plainly("running, its worker is gone", "yellow")
 
 
 def _owner(summary: Summary) -> str:
     return f"{summary.owner} ({'alive' if summary.owner_alive else 'gone'})"
 
 
-def _effects(written: Iterable[EffectEntry]) -> RenderableType:
+def written(entries: Iterable[EffectEntry]) -> RenderableType:
+    """List writes, and what is known of each."""
     lines = [
         Text.assemble(_effect(entry), "" if entry.receipt is None else f" {receipt(entry.receipt)}")
-        for entry in written
+        for entry in entries
     ]
     return Group(*lines)
 
 
 def _effect(entry: EffectEntry) -> Text:
-    return Text.assemble(f"{entry.effect_key} ", (entry.status, _effect_style(entry)))
+    return Text.assemble(f"{cut(entry.effect_key)} ", (entry.status, _effect_style(entry)))
 
 
 def _effect_style(entry: EffectEntry) -> str:
@@ -300,47 +273,33 @@ def _effect_style(entry: EffectEntry) -> str:
     return "green" if entry.status == "committed" else ""
 
 
-def _attempts(entry: EffectEntry) -> str:
-    return f"dispatched {entry.attempts}x" if entry.attempts else "not dispatched"
-
-
-def _settling(invocation_id: str, entry: EffectEntry) -> tuple[str, ...]:
-    """Name a write as `loopwright settle` wants it; what has become of it is for a person to say."""
-    return (short(invocation_id), entry.call_id, _FOUND, "--by", _YOU)
-
-
-def _panel(title: str, calls: Iterable[_Shown]) -> Panel:
-    parts: list[RenderableType] = []
-    for tool_name, arguments, remark in calls:
-        given = [(name, Text(value(held))) for name, held in arguments.items()]
-        parts += [
-            Text(tool_name, "bold"),
-            Padding(fields(given), (0, 0, 0, 2)),
-            Text(remark, "dim"),
-        ]
-    return Panel(Group(*parts), title=title, title_align="left", box=box.ROUNDED)
-
-
-def _spent(spent: Spent) -> str:
+def spent(used: Spent) -> str:
+    """Say what was used."""
+    more = f", cost ${used.cost}" if used.cost else ""
     return (
-        f"steps {spent.steps}, tool calls {spent.tool_calls}, tokens {spent.usage.total}, "
-        f"{spent.active_seconds:.2f} s"
+        f"steps {used.steps}, tool calls {used.tool_calls}, tokens {used.usage.total}, "
+        f"{used.active_seconds:.2f} s{more}"
     )
 
 
-def _limits(held: InvocationState) -> str:
-    budget = held.protocol.budget
-    limits = {
+def limits(budget: Budget) -> str:
+    """Say which limits there are."""
+    known = {
         "steps": budget.max_steps,
         "tool calls": budget.max_tool_calls,
         "tokens": budget.max_tokens,
+        "cost": budget.max_cost,
         "seconds": budget.max_active_seconds,
+        "tool failures": budget.max_tool_failures,
+        "handoffs": budget.max_handoffs,
     }
-    named = [f"{name} {limit:g}" for name, limit in limits.items() if limit is not None]
+    named = [f"{name} {limit}" for name, limit in known.items() if limit is not None]
+    named += [] if budget.deadline is None else [f"until {budget.deadline.isoformat()}"]
     return f"at most {', '.join(named)}" if named else "no limits"
 
 
-def _ago(at: float) -> str:
+def ago(at: float) -> str:
+    """Say how long ago something was."""
     seconds = max(0, int(time.time() - at))
     for size, unit in ((86_400, "d"), (3_600, "h"), (60, "min")):
         if seconds >= size:

@@ -11,6 +11,7 @@ from rich.text import Text
 
 from loopwright.actors import Run
 from loopwright.protocol import (
+    AnswerVerified,
     AnyCall,
     ApprovalDecided,
     ApprovalRequested,
@@ -19,12 +20,16 @@ from loopwright.protocol import (
     CancelRequested,
     CannotContinue,
     Clarification,
+    ContextCompacted,
     EffectReconciled,
+    HandedOff,
+    Handoff,
     InvocationEnded,
     InvocationStarted,
     JsonObject,
     JsonValue,
     Malformed,
+    ModelAttempted,
     NoticeInjected,
     Outcome,
     Proposal,
@@ -37,6 +42,7 @@ from loopwright.protocol import (
     ToolResult,
     TurnCommitted,
     TurnProposed,
+    calls_of,
 )
 from loopwright.protocol import (
     Final as FinalAnswer,
@@ -46,9 +52,9 @@ from . import _plain
 
 _LONGEST: Final = 160
 _LONGEST_RECEIPT: Final = 48
-_GOOD: Final = "green"
-_BAD: Final = "red"
-_WAITING: Final = "yellow"
+GOOD: Final = "green"
+BAD: Final = "red"
+WAITING: Final = "yellow"
 
 
 async def follow(
@@ -84,14 +90,17 @@ class Lines:
         """Say what a record means, in lines that are aligned with those of other records."""
         match record:
             case InvocationStarted():
-                yield line("", "started", Text(record.goal), "bold")
+                yield line("", "started", plainly(record.goal), "bold")
             case NoticeInjected():
-                yield line(record.turn, "notice", Text(record.text), _WAITING)
+                yield line(record.turn, "notice", plainly(record.text), WAITING)
+            case ModelAttempted():
+                detail = plainly(f"{record.model}: {record.category}, {cut(record.error)}")
+                yield line(record.turn, "no reply", detail, WAITING)
             case TurnProposed(proposal=proposal):
                 self._begin(proposal)
             case CallDispatched():
                 self._calls[record.call_id] = ""
-                detail = Text(f"{arguments(record.arguments)} as {record.effect_key}")
+                detail = plainly(f"{arguments(record.arguments)} as {record.effect_key}")
                 yield line(record.turn, record.tool_name, detail)
             case CallCompleted(result=result):
                 yield self._result(record.turn, result)
@@ -100,54 +109,61 @@ class Lines:
                 what = found.reason or ("" if found.receipt is None else receipt(found.receipt))
                 text = f"{record.effect_key} is {found.finding.replace('_', ' ')}"
                 text = f"{text}, says {_by(record.by, what)}"
-                style = "" if record.last_word else _WAITING
-                yield line(record.turn, record.tool_name, Text(text), style)
+                style = "" if record.last_word else WAITING
+                yield line(record.turn, record.tool_name, plainly(text), style)
             case TurnCommitted():
                 yield from self._turn(record)
+            case AnswerVerified():
+                yield line(record.turn, "verified", _verified(record))
+            case HandedOff():
+                yield line(record.turn, "handed over", plainly(_handed_over(record)))
+            case ContextCompacted():
+                detail = plainly(f"a summary stands for the turns up to {record.upto}")
+                yield line("", "compacted", detail)
             case ApprovalRequested():
                 for ask in record.asks:
-                    detail = Text(f"{arguments(ask.arguments)} waits: {ask.reason}")
-                    yield line(record.turn, ask.tool_name, detail, _WAITING)
+                    detail = plainly(f"{arguments(ask.arguments)} waits: {ask.reason}")
+                    yield line(record.turn, ask.tool_name, detail, WAITING)
             case ApprovalDecided():
                 yield from _decided(record)
             case Suspended():
-                yield line("", "suspended", Text(str(record.reason)), _WAITING)
+                yield line("", "suspended", plainly(str(record.reason)), WAITING)
             case Resumed():
-                yield line("", "goes on", Text(_resumed(record)))
+                yield line("", "goes on", plainly(_resumed(record)))
             case CancelRequested():
-                yield line("", "cancel", Text(_by(record.by, record.reason)), _WAITING)
+                yield line("", "cancel", plainly(_by(record.by, record.reason)), WAITING)
             case InvocationEnded():
                 good = not record.cause and record.reason.outcome == "finished"
                 text = f"{record.reason}{': ' if record.cause else ''}{record.cause or ''}"
-                yield line("", "ended", Text(text), _GOOD if good else _BAD)
+                yield line("", "ended", plainly(text), GOOD if good else BAD)
 
     def _turn(self, record: TurnCommitted) -> Iterator[Table]:
         decision = record.proposal.decision
+        if by := record.proposal.by:
+            yield line(record.turn, "by hand", plainly(f"{by} decides in the model's place"))
         match decision:
-            case ToolCalls() | RequestApproval():
+            case ToolCalls() | RequestApproval() | Handoff():
                 self._begin(record.proposal)
                 for result in record.results:
                     if result.call_id not in self._settled:
                         yield self._result(record.turn, result)
             case FinalAnswer(answer=answer):
-                yield line(record.turn, "answers", Text(answer))
+                yield line(record.turn, "answers", plainly(answer))
             case Clarification(question=question):
-                yield line(record.turn, "asks", Text(question), _WAITING)
+                yield line(record.turn, "asks", plainly(question), WAITING)
             case CannotContinue():
-                detail = Text(f"{decision.code}: {decision.reason}")
-                yield line(record.turn, "gives up", detail, _BAD)
+                detail = plainly(f"{decision.code}: {decision.reason}")
+                yield line(record.turn, "gives up", detail, BAD)
             case Malformed(problem=problem):
-                yield line(record.turn, "unusable", Text(problem), _BAD)
+                yield line(record.turn, "unusable", plainly(problem), BAD)
         if record.fault is not None and not isinstance(decision, Malformed):
-            yield line(record.turn, "fault", Text(record.fault.problem), _BAD)
+            yield line(record.turn, "fault", plainly(record.fault.problem), BAD)
         self._calls.clear()
         self._settled.clear()
 
     def _begin(self, proposal: Proposal) -> None:
-        decision = proposal.decision
-        if isinstance(decision, ToolCalls | RequestApproval):
-            for call in decision.calls:
-                self._calls.setdefault(call.call_id, _arguments_of(call))
+        for call in calls_of(proposal.decision):
+            self._calls.setdefault(call.call_id, _arguments_of(call))
 
     def _result(self, turn: int, result: ToolResult) -> Table:
         self._settled.add(result.call_id)
@@ -161,27 +177,44 @@ def line(turn: int | str, what: str, detail: Text, style: str = "") -> Table:
     table.add_column(width=3, justify="right", style="dim")
     table.add_column(min_width=14, no_wrap=True)
     table.add_column(overflow="fold")
-    table.add_row(str(turn), Text(what, style), detail)
+    table.add_row(str(turn), plainly(what, style), detail)
     return table
+
+
+def plainly(text: str, style: str = "") -> Text:
+    """Make a text of what somebody else has written, that hides nothing."""
+    return Text(written(text), style)
+
+
+def written(text: str) -> str:
+    """Write out what a terminal would obey, or not show, instead of showing it.
+
+    Otherwise an argument could make what a person says yes to look like something else.
+    """
+    if text.isprintable():
+        return text
+    return "".join(
+        sign if sign.isprintable() or sign == "\n" else ascii(sign)[1:-1] for sign in text
+    )
 
 
 def said(result: ToolResult) -> Text:
     """Say how a call ended, in a few words."""
     if result.ok:
         output = "" if result.effect_key is None else f" {receipt(result.output)}"
-        return Text.assemble("→ ", ("ok", _GOOD), (output, "dim"))
+        return Text.assemble("→ ", ("ok", GOOD), (output, "dim"))
     error = "" if result.error is None else f": {cut(result.error.message)}"
-    return Text.assemble("→ ", (f"{result.status}{error}", _BAD))
+    return Text.assemble("→ ", (f"{result.status}{error}", BAD))
 
 
 def arguments(given: JsonObject) -> str:
     """Write arguments on one line."""
-    return cut(", ".join(f"{name}={value(held)}" for name, held in given.items()))
+    return cut(", ".join(f"{written(name)}={value(held)}" for name, held in given.items()))
 
 
 def value(held: JsonValue) -> str:
     """Write a JSON value for people: text as it is."""
-    return held if isinstance(held, str) else _plain.line(held)
+    return written(held if isinstance(held, str) else _plain.line(held))
 
 
 def receipt(held: JsonValue) -> str:
@@ -190,18 +223,31 @@ def receipt(held: JsonValue) -> str:
 
 
 def cut(text: str, limit: int = _LONGEST) -> str:
-    """Shorten what is too long for a line."""
-    return text if len(text) <= limit else f"{text[:limit]}…"
+    """Shorten what is too long for a line; what is left hides nothing."""
+    return written(text if len(text) <= limit else f"{text[:limit]}…")
 
 
 def _arguments_of(call: AnyCall) -> str:
-    return arguments(call.arguments) if isinstance(call, ToolCall) else call.problem
+    return arguments(call.arguments) if isinstance(call, ToolCall) else written(call.problem)
+
+
+def _verified(record: AnswerVerified) -> Text:
+    if record.passed:
+        return Text.assemble(f"{written(record.verifier)} → ", ("passed", GOOD))
+    return Text.assemble(f"{written(record.verifier)} → ", (f"failed: {cut(record.reason)}", BAD))
+
+
+def _handed_over(record: HandedOff) -> str:
+    escaped = ", sent there by the runtime" if record.escaped else ""
+    return f"from {record.source} to {record.target}{escaped}: {record.reason}"
 
 
 def _decided(record: ApprovalDecided) -> Iterator[Table]:
     for answer in record.answers:
-        what, style = ("approved", _GOOD) if answer.approved else ("denied", _BAD)
-        detail = Text(f"{answer.call_id}, by {_by(record.by, record.reason)}")
+        what, style = ("approved", GOOD) if answer.approved else ("denied", BAD)
+        if record.expired:
+            what, style = "expired", WAITING
+        detail = plainly(f"{answer.call_id}, by {_by(record.by, record.reason)}")
         if answer.arguments is not None:
             detail.append(f", with {arguments(answer.arguments)}")
         yield line(record.turn, what, detail, style)

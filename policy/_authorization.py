@@ -1,4 +1,4 @@
-"""Who may run what: an ordered list of small rules over parsed arguments, nothing else.
+"""Who may run what: principal, tool, operation and objects, judged by an ordered list of rules.
 
 Rules run when a call is proposed, again after its approval, and again on recovery, always as
 they are today; nothing about permission is read back from a journal.
@@ -6,12 +6,20 @@ they are today; nothing about permission is read back from a journal.
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from decimal import Decimal, InvalidOperation
-from typing import TypeAlias
+from typing import TypeAlias, TypeVar, cast
 
-from loopwright.protocol import CallId, Effect, JsonObject, JsonValue, Principal
+from loopwright.protocol import (
+    CallId,
+    ConfigurationError,
+    Effect,
+    JsonObject,
+    JsonValue,
+    Principal,
+    bounded,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,10 +29,25 @@ class Access:
     principal: Principal
     agent: str
     tool: str
+    operation: str
+    """What the tool calls it; its name, unless it declares another."""
     effect: Effect
     arguments: JsonObject
     """After defaults and coercion: what the tool would get."""
     call_id: CallId
+    reads: tuple[str, ...] = ()
+    """What it reads, as far as its tool declares `resources`."""
+    writes: tuple[str, ...] = ()
+    """What it changes, as far as its tool declares `writes`."""
+    metadata: JsonValue = None
+    """What the invocation was started with."""
+
+    @property
+    def objects(self) -> tuple[str, ...]:
+        """Everything the call touches, as far as its tool declares it."""
+        if len(self.reads) < 2 and not self.writes:
+            return self.reads
+        return tuple(dict.fromkeys((*self.reads, *self.writes)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,11 +77,35 @@ Judgement: TypeAlias = Allow | Deny | Ask
 Rule: TypeAlias = Callable[[Access], Judgement | None]
 """Decides, or returns `None` to leave it to the next rule."""
 Predicate: TypeAlias = Callable[[Access], bool]
+"""Holds for a call, or does not."""
+F = TypeVar("F", bound=Callable[..., object])
 
 
-def name_of(rule: Rule | Predicate) -> str:
+def name_of(rule: Callable[..., object]) -> str:
     """Give the name a rule is explained by."""
     return getattr(rule, "__name__", None) or type(rule).__name__
+
+
+def in_order(given: F | Sequence[F], where: str) -> tuple[F, ...]:
+    """Make of a list of rules, or of one, what no one can change afterwards.
+
+    Raises:
+        ConfigurationError: If there is something else in it; the text names `where`.
+    """
+    if callable(given):
+        rules: tuple[object, ...] = (given,)
+    else:
+        try:
+            rules = tuple(given)
+        except TypeError:
+            msg = f"{where} is {bounded(repr(given))}; give a list of functions of a call"
+            raise ConfigurationError(msg) from None
+    for rule in rules:
+        # A class is callable too: `Allow` itself, as a rule, would allow everything.
+        if not callable(rule) or isinstance(rule, type) or inspect.iscoroutinefunction(rule):
+            msg = f"{where} holds {bounded(repr(rule))}; give plain functions of a call"
+            raise ConfigurationError(msg)
+    return cast("tuple[F, ...]", rules)
 
 
 def judge(
@@ -74,73 +121,36 @@ def judge(
     A rule that raises denies: an authorization never fails open.
     """
     for predicate in deny:
-        name = name_of(predicate)
-        held, failure = _holds(predicate, access)
-        if held or failure:
-            return Deny(failure or f"denied by {name}", name)
+        try:
+            held = bool(predicate(access))
+        except Exception as error:  # noqa: BLE001 - it never fails open, whatever a rule raises
+            return _failed(predicate, error)
+        if held:
+            name = name_of(predicate)
+            return Deny(f"denied by {name}", name)
     for rule in rules:
-        name = name_of(rule)
         try:
             verdict = rule(access)
         except Exception as error:  # noqa: BLE001 - it never fails open, whatever a rule raises
-            return Deny(f"the rule {name} failed with {type(error).__name__}", name)
+            return _failed(rule, error)
         if verdict is not None:
-            return _named(verdict, name)
+            return _named(verdict, name_of(rule))
     for predicate in ask:
-        name = name_of(predicate)
-        held, failure = _holds(predicate, access)
-        if failure:
-            return Deny(failure, name)
+        try:
+            held = bool(predicate(access))
+        except Exception as error:  # noqa: BLE001 - it never fails open, whatever a rule raises
+            return _failed(predicate, error)
         if held:
+            name = name_of(predicate)
             return Ask(f"{name} needs a human's yes", name)
     if default_deny:
         return Deny(f"no rule allows {access.tool}", "default")
     return Allow()
 
 
-def over(limit: int | Decimal, field: str = "amount") -> Predicate:
-    """Hold for a call whose numeric argument `field` is above `limit`, or is no number."""
-    bound = Decimal(limit)
-
-    def predicate(access: Access) -> bool:
-        value: JsonValue = access.arguments.get(field)
-        if value is None:
-            return False
-        try:
-            return Decimal(str(value)) > bound
-        except InvalidOperation:
-            return True
-
-    predicate.__name__ = f"over({limit})"
-    return predicate
-
-
-def writes() -> Predicate:
-    """Hold for every call that may change something."""
-
-    def predicate(access: Access) -> bool:
-        return access.effect.is_write
-
-    predicate.__name__ = "writes"
-    return predicate
-
-
-def tool_named(*names: str) -> Predicate:
-    """Hold for calls of these tools."""
-
-    def predicate(access: Access) -> bool:
-        return access.tool in names
-
-    predicate.__name__ = f"tool_named({', '.join(names)})"
-    return predicate
-
-
-def _holds(predicate: Predicate, access: Access) -> tuple[bool, str]:
-    """Evaluate; one that fails says why instead, which denies: it never fails open."""
-    try:
-        return bool(predicate(access)), ""
-    except Exception as error:  # noqa: BLE001 - it never fails open, whatever a rule raises
-        return False, f"the rule {name_of(predicate)} failed with {type(error).__name__}"
+def _failed(rule: Callable[..., object], error: Exception) -> Deny:
+    name = name_of(rule)
+    return Deny(f"the rule {name} failed with {type(error).__name__}", name)
 
 
 def _named(verdict: Judgement, name: str) -> Judgement:

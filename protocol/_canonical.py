@@ -6,6 +6,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
 from datetime import date, datetime, time
+from decimal import Decimal
 from enum import Enum
 from hashlib import sha256
 from typing import cast
@@ -45,7 +46,7 @@ def digest(value: JsonValue) -> str:
 
 
 def dumps(value: object) -> bytes:
-    """Write one of our own records: JSON values, mappings, dataclasses, enums, times, UUIDs.
+    """Write one of our own records: JSON values, mappings, dataclasses, enums, decimals, times, UUIDs.
 
     Integers keep every digit, lone surrogates become U+FFFD.
 
@@ -80,6 +81,8 @@ def _plain(value: object) -> object:
         return {name: getattr(value, name) for name in names}
     if isinstance(value, Enum):
         return cast("object", value.value)
+    if isinstance(value, Decimal):
+        return str(value)
     if isinstance(value, (datetime, date, time)):
         return value.isoformat()
     if isinstance(value, UUID):

@@ -7,7 +7,7 @@ JSON to `parse_decision`.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated, Literal, TypeAlias, cast
 from typing import Final as Constant
 
@@ -102,6 +102,29 @@ class CannotContinue:
 
 
 @dataclass(frozen=True, slots=True)
+class ProgressNote:
+    """What whoever takes over has to know; the evidence is call ids of committed turns."""
+
+    done: tuple[str, ...] = ()
+    open: tuple[str, ...] = ()
+    evidence: tuple[CallId, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Handoff:
+    """The model hands the invocation to another agent, once its calls are finished."""
+
+    target: str
+    """Name of the agent."""
+    reason: str
+    progress: ProgressNote
+    calls: Calls = ()
+    """What is to be finished before."""
+    kind: Literal["handoff"] = "handoff"
+    schema_version: Literal[1] = 1
+
+
+@dataclass(frozen=True, slots=True)
 class Malformed:
     """What came instead of a decision. Never made by a model: it is how a fault is kept."""
 
@@ -111,7 +134,7 @@ class Malformed:
     schema_version: Literal[1] = 1
 
 
-Decision: TypeAlias = Final | ToolCalls | RequestApproval | Clarification | CannotContinue
+Decision: TypeAlias = Final | ToolCalls | RequestApproval | Clarification | CannotContinue | Handoff
 """What a model may say."""
 
 Proposed: TypeAlias = Annotated[Decision | Malformed, Field(discriminator="kind")]
@@ -121,6 +144,11 @@ _adapter: TypeAdapter[Decision] = TypeAdapter(
     Annotated[Decision, Field(discriminator="kind")],
     config=ConfigDict(extra="forbid", defer_build=True),
 )
+
+
+def calls_of(decision: Decision | Malformed) -> Calls:
+    """Return the calls of a decision, whatever kind it is of."""
+    return decision.calls if isinstance(decision, ToolCalls | RequestApproval | Handoff) else ()
 
 
 def bounded(text: str, limit: int = NAME_LIMIT) -> str:
@@ -155,7 +183,9 @@ def parse_decision(raw: object) -> Decision:
         RemoteProtocolError: For an unknown kind, field or version, or anything that is not a
             decision; `where` is the path.
     """
-    if isinstance(raw, Final | ToolCalls | RequestApproval | Clarification | CannotContinue):
+    if isinstance(
+        raw, Final | ToolCalls | RequestApproval | Clarification | CannotContinue | Handoff
+    ):
         return _checked(raw)
     value: object = raw
     if isinstance(raw, str | bytes):
@@ -169,8 +199,9 @@ def parse_decision(raw: object) -> Decision:
             _wire_call(call, f"decision.calls[{index}]")
             for index, call in enumerate(cast("list[object]", fields["calls"]))
         )
-    elif "output" in fields:
-        check_json(fields["output"], where="decision.output")
+    for name in ("output", "progress"):
+        if name in fields:
+            check_json(fields[name], where=f"decision.{name}")
     for name, text in fields.items():
         if isinstance(text, str):
             _check_text(text, f"decision.{bounded(str(name))}")
@@ -194,18 +225,16 @@ def raw_text(raw: object) -> str:
 
 def _checked(decision: Decision) -> Decision:
     """Give typed decisions the same strictness: somebody built them, types are not enforced."""
-    if isinstance(decision, ToolCalls | RequestApproval):
+    if isinstance(decision, Handoff):
+        _check_handoff(decision)
+    if isinstance(decision, ToolCalls | RequestApproval | Handoff):
         calls: list[AnyCall] = []
         changed = type(decision.calls) is not tuple
         for index, call in enumerate(decision.calls):
             checked = _wire_call(call, f"decision.calls[{index}]")
             changed = changed or checked is not call
             calls.append(checked)
-        if not changed:
-            return decision
-        if isinstance(decision, ToolCalls):
-            return ToolCalls(tuple(calls), decision.commentary)
-        return RequestApproval(tuple(calls), decision.reason)
+        return replace(decision, calls=tuple(calls)) if changed else decision
     match decision:
         case Final(answer=answer, output=output):
             check_json(output, where="decision.output")
@@ -220,6 +249,23 @@ def _checked(decision: Decision) -> Decision:
             raise RemoteProtocolError(f"decision.{name}", problem)
         _check_text(text, f"decision.{name}")
     return decision
+
+
+def _check_handoff(decision: Handoff) -> None:
+    note = decision.progress
+    if type(note) is not ProgressNote:
+        raise RemoteProtocolError("decision.progress", "must be a progress note: done, open")
+    texts = {"target": (decision.target,), "reason": (decision.reason,)}
+    for name, words in {
+        **texts,
+        "progress.done": note.done,
+        "progress.open": note.open,
+        "progress.evidence": note.evidence,
+    }.items():
+        if type(words) is not tuple or not all(type(word) is str for word in words):
+            raise RemoteProtocolError(f"decision.{name}", "must be text")
+        for word in words:
+            _check_text(word, f"decision.{name}")
 
 
 def _recheck(call: ToolCall | BrokenCall, where: str) -> AnyCall:

@@ -73,6 +73,14 @@ class AlreadyDecidedError(InvocationStateError):
     """Raised when an approval was answered before; the first answer stands."""
 
 
+class ApproverRefusedError(InvocationStateError):
+    """Raised when policy does not let somebody answer a proposal; it still waits."""
+
+
+class ApprovalExpiredError(InvocationStateError):
+    """Raised when an answer comes after its proposal has expired; its calls are refused."""
+
+
 class UnknownProposalError(InvocationStateError):
     """Raised when an approval names a digest or a call that is not waiting for one."""
 

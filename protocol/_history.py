@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import overload
+from collections.abc import Iterator, Sequence
+from itertools import islice
+from typing import TypeAlias, overload
 
+from ._canonical import dumps
+from ._cut import cut_finding, cut_turn
 from ._effects import Reconciled
+from ._evidence import Fault, Proposal
 from ._ids import CallId
 from ._json import JsonValue
-from ._records import Fault, Proposal, TurnCommitted, decode_record
+from ._records import TurnCommitted, decode_record, encode_record
 from ._results import ToolResult, settled
+
+_Findings: TypeAlias = tuple[tuple[CallId, Reconciled], ...]
 
 
 class Turn:
@@ -20,7 +26,7 @@ class Turn:
     that translate turns should keep their translation per turn.
     """
 
-    __slots__ = ("answer", "body", "found", "notice", "number")
+    __slots__ = ("_cut", "answer", "body", "found", "notice", "number")
 
     def __init__(
         self,
@@ -28,7 +34,7 @@ class Turn:
         body: bytes,
         notice: str | None = None,
         answer: str | None = None,
-        found: tuple[tuple[CallId, Reconciled], ...] = (),
+        found: _Findings = (),
     ) -> None:
         self.number = number
         """Counts from 1."""
@@ -40,6 +46,7 @@ class Turn:
         """What a human answered to this turn's question."""
         self.found = found
         """What became of writes whose outcome was unknown when the turn was committed."""
+        self._cut: tuple[tuple[int, str | None, _Findings], Turn | None] | None = None
 
     def __eq__(self, other: object) -> bool:
         """Compare what was committed and said."""
@@ -86,23 +93,68 @@ class Turn:
         """What was wrong with the turn, if the model has to do better."""
         return self.record.fault
 
+    @property
+    def chars(self) -> int:
+        """About how many characters it has, for estimates."""
+        size = len(self.body) + len(self.notice or "") + len(self.answer or "")
+        for _, found in self.found:
+            size += len(found.reason) + len(dumps(found.receipt))
+        return size
+
+    def within(self, limit: int) -> Turn:
+        """Return it as a model is shown it: no text, output or arguments have more characters.
+
+        That is this very turn, where it is small enough. What is not is cut once, and kept as
+        long as the turn: a history is shown again and again.
+        """
+        if len(self.body) <= limit and not self.found:
+            return self
+        key = limit, self.answer, self.found
+        if self._cut is None or self._cut[0] != key:
+            self._cut = key, self._cut_to(limit)
+        return self._cut[1] or self
+
+    def _cut_to(self, limit: int) -> Turn | None:
+        record = self.record
+        cut = cut_turn(record, limit)
+        found = tuple((call_id, cut_finding(finding, limit)) for call_id, finding in self.found)
+        if cut is record and found == self.found:
+            return None
+        body = self.body if cut is record else encode_record(cut)
+        return Turn(self.number, body, self.notice, self.answer, found)
+
     def outputs(self) -> dict[str, JsonValue]:
         """Outputs of the calls that returned, by call id."""
         return {result.call_id: result.output for result in self.results if result.ok}
 
 
 class History(Sequence[Turn]):
-    """An immutable view of the first `length` turns of an append-only list: taking it is O(1)."""
+    """An immutable view of turns in an append-only list: taking it is O(1).
 
-    __slots__ = ("_length", "_turns")
+    Args:
+        turns: The list; what is appended to it later is not seen.
+        start: How many of the first turns are left out.
+        limit: Characters of one text, output or arguments, where they are to be cut; see
+            `Turn.within`.
+    """
 
-    def __init__(self, turns: list[Turn]) -> None:
+    __slots__ = ("_limit", "_start", "_stop", "_turns")
+
+    def __init__(self, turns: list[Turn], *, start: int = 0, limit: int | None = None) -> None:
         self._turns = turns
-        self._length = len(turns)
+        self._start = start
+        self._stop = len(turns)
+        self._limit = limit
+
+    def view(self, start: int = 0, stop: int | None = None, *, limit: int | None = None) -> History:
+        """Return a view of a part of it, its turns cut to `limit`."""
+        part = History(self._turns, start=self._start + start, limit=limit or self._limit)
+        part._stop = self._stop if stop is None else min(self._start + stop, self._stop)
+        return part
 
     def __len__(self) -> int:
-        """Return how many turns were committed when the view was taken."""
-        return self._length
+        """Return how many turns it shows."""
+        return max(0, self._stop - self._start)
 
     @overload
     def __getitem__(self, index: int) -> Turn: ...
@@ -110,11 +162,26 @@ class History(Sequence[Turn]):
     def __getitem__(self, index: slice) -> tuple[Turn, ...]: ...
     def __getitem__(self, index: int | slice) -> Turn | tuple[Turn, ...]:
         """Return a turn, or a slice of them."""
+        length = len(self)
         if isinstance(index, slice):
-            return tuple(self._turns[i] for i in range(*index.indices(self._length)))
-        if not -self._length <= index < self._length:
+            return tuple(self[i] for i in range(*index.indices(length)))
+        if not -length <= index < length:
             raise IndexError(index)
-        return self._turns[index if index >= 0 else index + self._length]
+        turn = self._turns[(self._start if index >= 0 else self._stop) + index]
+        return turn if self._limit is None else turn.within(self._limit)
+
+    def __iter__(self) -> Iterator[Turn]:
+        """Go through the turns."""
+        limit = self._limit
+        for turn in islice(self._turns, self._start, self._stop):
+            yield turn if limit is None else turn.within(limit)
+
+    def __reversed__(self) -> Iterator[Turn]:
+        """Go through the turns, the newest first."""
+        limit = self._limit
+        for index in range(self._stop - 1, self._start - 1, -1):
+            turn = self._turns[index]
+            yield turn if limit is None else turn.within(limit)
 
     def __eq__(self, other: object) -> bool:
         """Compare turn by turn."""
@@ -124,8 +191,8 @@ class History(Sequence[Turn]):
 
     def __hash__(self) -> int:
         """Hash the length: equal histories have equal ones."""
-        return hash(self._length)
+        return hash(len(self))
 
     def __repr__(self) -> str:
         """Say how many turns it shows."""
-        return f"<History of {self._length} turns>"
+        return f"<History of {len(self)} turns>"

@@ -28,6 +28,11 @@ def attempt_id(call_id: CallId, number: int) -> AttemptId:
     return AttemptId(f"{call_id}#{number}")
 
 
+def call_fingerprint(tool_name: str, arguments: JsonValue) -> str:
+    """Make a text that is equal for calls of the same tool with the same arguments."""
+    return digest([tool_name, arguments])[:32]
+
+
 def derived_effect_key(invocation_id: InvocationId, turn: int, call_id: CallId) -> EffectKey:
     """Make the effect key of a write that declares none.
 

@@ -7,7 +7,7 @@ questions about heads.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal, NamedTuple, TypeAlias
+from typing import Final, Literal, NamedTuple, TypeAlias
 
 from ._effects import Delivery, EffectEntry
 from ._errors import JournalCorruptError
@@ -16,6 +16,10 @@ from ._reasons import Reason
 from ._records import Record, decode_record
 
 Status: TypeAlias = Literal["running", "suspended", "ended"]
+
+
+WAITS_FOR_CHILD: Final = "child "
+"""How the detail of an invocation begins that waits for what a child waits for; then its id."""
 
 
 class Entry(NamedTuple):

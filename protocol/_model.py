@@ -9,9 +9,11 @@ from typing import Protocol, TypeAlias
 from ._budget import Principal, Usage
 from ._decisions import Decision
 from ._effects import Effect
+from ._errors import LoopwrightError
 from ._history import History
 from ._ids import InvocationId
 from ._json import JsonObject, JsonValue
+from ._words import Word
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +44,12 @@ class ModelRequest:
     """What the runtime has to say before this decision, such as the soft stop."""
     metadata: JsonValue = None
     """What the caller handed to `start`."""
+    summary: str = ""
+    """What stands for the turns before those of `history`, where they were compacted or cut."""
+    max_output_tokens: int | None = None
+    """The most the reply may cost, in tokens; `None`: the budget sets no limit."""
+    handoffs: tuple[str, ...] = ()
+    """Agents it may hand over to."""
 
 
 RawDecision: TypeAlias = Decision | str | bytes | Mapping[str, object]
@@ -59,10 +67,55 @@ class ModelReply:
     response_id: str = ""
 
 
+class ModelErrorKind(Word):
+    """What kind of failure a model call met: what is sensible to do next."""
+
+    TRANSIENT = "transient"
+    """The same request may work in a moment: a 408, 409, 5xx, a dead line, a time-out."""
+    RATE_LIMITED = "rate_limited"
+    """As transient, once some time has passed: a 429."""
+    CONTEXT_TOO_LONG = "context_too_long"
+    """Only a model with a larger window can take it."""
+    REFUSED = "refused"
+    """The provider will not answer this content; no retry and no other model is asked."""
+    PERMANENT = "permanent"
+    """The request, or the right to make it, is wrong: a 400, 401, 403, 404."""
+    UNAVAILABLE = "unavailable"
+    """It was not asked: its breaker is open, or it does not fit what is left of the budget."""
+
+
+class ModelError(LoopwrightError):
+    """Raised by a model that gives no reply, to say what kind of failure it met.
+
+    Args:
+        message: What went wrong, for the trace.
+        kind: What kind of failure it is.
+        retry_after: What the provider said in `Retry-After`: seconds or an HTTP date, as it came.
+        usage: What the provider charges for it, where it says.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        kind: ModelErrorKind | str = ModelErrorKind.TRANSIENT,
+        retry_after: str | float | None = None,
+        usage: Usage | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.kind = ModelErrorKind(kind)
+        self.retry_after = retry_after
+        self.usage = usage
+
+
 class Model(Protocol):
     """What loopwright asks for decisions: one reply per request, no state kept for the caller.
 
-    Any exception it raises ends the invocation with `model_error`; a cancelled call must end.
+    It raises `ModelError` to say what kind of failure it met; anything else is classified by its
+    type and its `status_code`. A cancelled call must end. It may have a `name: str`, by which its
+    price is found and its breaker is kept (otherwise its class name), a `context_window: int`, the
+    tokens a request and its reply may have together, and a `timeout: float`, the seconds one
+    attempt may take.
     """
 
     async def decide(self, request: ModelRequest, /) -> ModelReply:

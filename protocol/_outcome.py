@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from decimal import Decimal
 
-from ._budget import NO_USAGE, Budget, Usage
+from ._budget import Budget, Spent, Usage
 from ._effects import EffectEntry
+from ._evidence import Ask
 from ._history import History
 from ._ids import CallId, InvocationId, ProposalDigest
 from ._json import JsonValue
 from ._reasons import Reason
-from ._records import Ask
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +22,8 @@ class ApprovalProposal:
     asks: tuple[Ask, ...]
     answered: tuple[CallId, ...] = ()
     """Calls that already have an answer."""
+    expires_at: float | None = None
+    """Wall clock, seconds since the epoch; an answer after that comes too late."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,15 +48,6 @@ class Partial:
     """Every write that was dispatched, and what is known of it."""
 
 
-class Spent(NamedTuple):
-    """What an invocation has used so far."""
-
-    steps: int = 0
-    tool_calls: int = 0
-    usage: Usage = NO_USAGE
-    active_seconds: float = 0.0
-
-
 @dataclass(frozen=True, slots=True)
 class Outcome:
     """How an invocation came to rest."""
@@ -77,6 +70,10 @@ class Outcome:
     history: History
     state_version: int
     """Seq of the last durable record."""
+    agent: str = ""
+    """Whose turn it is, or was: the last one it was handed to."""
+    waits_for: tuple[InvocationId, ...] = ()
+    """Children that wait for somebody, where it is suspended only because of them."""
 
     @property
     def steps(self) -> int:
@@ -92,6 +89,11 @@ class Outcome:
     def usage(self) -> Usage:
         """Tokens used."""
         return self.spent.usage
+
+    @property
+    def cost(self) -> Decimal:
+        """US dollars spent, at the prices the journal holds."""
+        return self.spent.cost
 
     @property
     def unresolved_effects(self) -> tuple[EffectEntry, ...]:

@@ -11,7 +11,8 @@ from collections.abc import Iterable, Sequence
 from typing import Final as Constant
 
 from ._canonical import dumps
-from ._decisions import Final, RequestApproval, ToolCall, ToolCalls
+from ._decisions import Final, ToolCall, calls_of
+from ._evidence import Proposal
 from ._journal import Entry, Payload
 from ._json import JsonValue
 from ._records import (
@@ -22,7 +23,6 @@ from ._records import (
     EffectReconciled,
     InvocationEnded,
     InvocationStarted,
-    Proposal,
     Record,
     TurnCommitted,
     TurnProposed,
@@ -88,12 +88,8 @@ def _values(record: Record) -> Iterable[JsonValue]:
 
 
 def _proposed(proposal: Proposal) -> Iterable[JsonValue]:
-    match proposal.decision:
-        case ToolCalls(calls=calls) | RequestApproval(calls=calls):
-            for call in calls:
-                if isinstance(call, ToolCall):
-                    yield call.arguments
-        case Final(output=output):
-            yield output
-        case _:
-            return
+    for call in calls_of(proposal.decision):
+        if isinstance(call, ToolCall):
+            yield call.arguments
+    if isinstance(proposal.decision, Final):
+        yield proposal.decision.output

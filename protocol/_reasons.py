@@ -92,6 +92,24 @@ class Reason(Enum):
         True,
         "Resume with a grant of tokens, or shorten the context.",
     )
+    COST_BUDGET_EXHAUSTED = (
+        "cost_budget_exhausted",
+        Ending.FAILED,
+        True,
+        "Resume with a grant of cost, or let a cheaper model finish.",
+    )
+    TOOL_FAILURES_EXHAUSTED = (
+        "tool_failures_exhausted",
+        Ending.FAILED,
+        True,
+        "Look at what fails; repair it, then resume with a grant of failures.",
+    )
+    TOOL_UNAVAILABLE = (
+        "tool_unavailable",
+        Ending.FAILED,
+        True,
+        "Resume once the service behind the tool works again.",
+    )
     TIME_BUDGET_EXHAUSTED = (
         "time_budget_exhausted",
         Ending.FAILED,
@@ -104,6 +122,30 @@ class Reason(Enum):
         False,
         "Replan or escalate: the same plan keeps giving the same results.",
     )
+    POLICY_DENIED = (
+        "policy_denied",
+        Ending.FAILED,
+        False,
+        "The model keeps proposing what it may not do; narrow the goal, or change the policy.",
+    )
+    VERIFICATION_FAILED = (
+        "verification_failed",
+        Ending.FAILED,
+        False,
+        "The answers did not stand up to the verifiers; their verdicts say why.",
+    )
+    HANDOFF_LIMIT = (
+        "handoff_limit",
+        Ending.FAILED,
+        False,
+        "Agents keep handing it on; look at their progress notes, or give an escape agent.",
+    )
+    TERMINATED = (
+        "terminated",
+        Ending.FAILED,
+        True,
+        "A stop condition of the policy held: use what was done so far, or resume under another.",
+    )
     INVALID_DECISION = (
         "invalid_decision",
         Ending.FAILED,
@@ -115,6 +157,12 @@ class Reason(Enum):
         Ending.FAILED,
         False,
         "The model gave up; its code and reason are the cause.",
+    )
+    MODEL_REFUSED = (
+        "model_refused",
+        Ending.FAILED,
+        False,
+        "The provider refuses this content; nothing of it is tried again.",
     )
     MODEL_ERROR = ("model_error", Ending.FAILED, True, "Resume once the provider works again.")
     CHECKPOINT_FAILED = (

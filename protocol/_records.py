@@ -9,77 +9,23 @@ committed turn is self-contained: the write-ahead records of a turn (`TurnPropos
 from __future__ import annotations
 
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import Annotated, Final, Literal, TypeAlias
 
 import orjson
 from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 
-from ._budget import Budget, Principal, Usage
+from ._budget import NO_COST, NO_USAGE, Budget, Price, Principal, Reserved, Usage
 from ._canonical import dumps
-from ._decisions import Proposed
+from ._decisions import ProgressNote
 from ._effects import Effect, EffectEntry, EffectStatus, Finding, Reconciled
 from ._errors import JournalCorruptError
+from ._evidence import Ask, CallAnswer, Fault, Parent, Proposal
 from ._ids import CallId, EffectKey, InvocationId, ProposalDigest
 from ._json import JsonObject, JsonValue
 from ._reasons import Reason
 from ._results import ToolResult
 from ._wire import lean_turn
-
-
-@dataclass(frozen=True, slots=True)
-class Verdict:
-    """What policy said of one call, kept as evidence."""
-
-    call_id: CallId
-    verdict: Literal["allow", "ask", "deny"]
-    rule: str
-    """The name of the rule that decided."""
-    reason: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Fault:
-    """What was wrong with a turn, where the model has to do better."""
-
-    level: Literal["decision", "call"]
-    """`decision`: nothing of it ran. `call`: some calls were refused, sound reads ran."""
-    problem: str
-
-
-@dataclass(frozen=True, slots=True)
-class Proposal:
-    """One reply of the model, with the evidence the phases before execution leave."""
-
-    decision: Proposed
-    usage: Usage
-    model: str = ""
-    response_id: str = ""
-    attempts: int = 1
-    context_digest: str = ""
-    """Digest of everything committed that the model was shown."""
-    verdicts: tuple[Verdict, ...] = ()
-    """What policy said, where it said more than a plain yes."""
-
-
-@dataclass(frozen=True, slots=True)
-class Ask:
-    """One call that waits for a human, exactly as it will run."""
-
-    call_id: CallId
-    tool_name: str
-    arguments: JsonObject
-    """After defaults and coercion."""
-    reason: str
-
-
-@dataclass(frozen=True, slots=True)
-class CallAnswer:
-    """A human's answer for one call."""
-
-    call_id: CallId
-    approved: bool
-    arguments: JsonObject | None = None
-    """What it is to run with instead of what was proposed, after defaults and coercion."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +43,10 @@ class InvocationStarted:
     """Wall clock, seconds since the epoch; for people, no decision rests on it."""
     key: str | None = None
     metadata: JsonValue = None
+    parent: Parent | None = None
+    """Whose call it works for; its reservation is this invocation's budget."""
+    prices: tuple[Price, ...] = ()
+    """Of every model that may be asked, as they were when it started."""
     kind: Literal["invocation_started"] = "invocation_started"
     v: Literal[1] = 1
 
@@ -106,10 +56,29 @@ class NoticeInjected:
     """The runtime told the model something, once, before this turn's reply."""
 
     turn: int
-    notice: Literal["soft_stop"]
+    notice: Literal["soft_stop", "replan"]
     text: str
     at: float
     kind: Literal["notice_injected"] = "notice_injected"
+    v: Literal[1] = 1
+
+
+@dataclass(frozen=True, slots=True)
+class ModelAttempted:
+    """A model was asked and gave no reply that could be used: what it cost is spent all the same."""
+
+    turn: int
+    attempt: int
+    """Counts from 1 in its turn, over all models of the chain."""
+    model: str
+    """Name of the endpoint."""
+    category: str
+    """What kind of failure it was, as `ModelErrorKind`; or ``discarded``: it came after a stop."""
+    error: str
+    at: float
+    usage: Usage = NO_USAGE
+    cost: Decimal = NO_COST
+    kind: Literal["model_attempted"] = "model_attempted"
     v: Literal[1] = 1
 
 
@@ -138,6 +107,8 @@ class CallDispatched:
     at: float
     effect: Effect = Effect.MANUAL
     """Its tool's class when it was dispatched."""
+    reserved: Reserved | None = None
+    """Set for a call that starts a child: what is kept aside for it until it has ended."""
     kind: Literal["call_dispatched"] = "call_dispatched"
     v: Literal[1] = 1
 
@@ -152,6 +123,9 @@ class CallCompleted:
     kind: Literal["call_completed"] = "call_completed"
     v: Literal[1] = 1
 
+
+NOBODY: Final = "runtime"
+"""Who let something happen that no person did: time has passed, or a child has ended."""
 
 RECONCILER: Final = "reconciler"
 """Who said what became of a write, where its tool's reconciler did."""
@@ -196,6 +170,55 @@ class TurnCommitted:
 
 
 @dataclass(frozen=True, slots=True)
+class AnswerVerified:
+    """A verifier has looked at the answer of the open turn."""
+
+    turn: int
+    verifier: str
+    passed: bool
+    reason: str
+    bound: str
+    """Digest of what it looked at: the verdict holds only while that is the same."""
+    at: float
+    kind: Literal["answer_verified"] = "answer_verified"
+    v: Literal[1] = 1
+
+
+@dataclass(frozen=True, slots=True)
+class HandedOff:
+    """The invocation goes on with another agent; written with the turn that said so."""
+
+    turn: int
+    source: str
+    target: str
+    reason: str
+    progress: ProgressNote
+    fingerprint: str
+    """Digest of the state it was handed over in; see `policy.state_fingerprint`."""
+    at: float
+    escaped: bool = False
+    """Whether the runtime sent it to the escape agent, instead of where the model wanted it."""
+    kind: Literal["handed_off"] = "handed_off"
+    v: Literal[1] = 1
+
+
+@dataclass(frozen=True, slots=True)
+class ContextCompacted:
+    """From here on a summary stands for the first turns when a model is asked; they stay as they are."""
+
+    upto: int
+    """The last turn it stands for."""
+    summary: str
+    replaced: str
+    """Digest of what it stands for."""
+    at: float
+    usage: Usage = NO_USAGE
+    cost: Decimal = NO_COST
+    kind: Literal["context_compacted"] = "context_compacted"
+    v: Literal[1] = 1
+
+
+@dataclass(frozen=True, slots=True)
 class ApprovalRequested:
     """A human is asked about this exact set of calls."""
 
@@ -203,6 +226,8 @@ class ApprovalRequested:
     digest: ProposalDigest
     asks: tuple[Ask, ...]
     at: float
+    expires_at: float | None = None
+    """Wall clock, seconds since the epoch; unanswered by then, its calls are refused."""
     kind: Literal["approval_requested"] = "approval_requested"
     v: Literal[1] = 1
 
@@ -217,6 +242,8 @@ class ApprovalDecided:
     by: str
     at: float
     reason: str = ""
+    expired: bool = False
+    """Whether nobody answered in time: that is no human's no, and `by` is the runtime's word."""
     kind: Literal["approval_decided"] = "approval_decided"
     v: Literal[1] = 1
 
@@ -273,11 +300,15 @@ class InvocationEnded:
 Record: TypeAlias = (
     InvocationStarted
     | NoticeInjected
+    | ModelAttempted
     | TurnProposed
     | CallDispatched
     | CallCompleted
     | EffectReconciled
     | TurnCommitted
+    | AnswerVerified
+    | HandedOff
+    | ContextCompacted
     | ApprovalRequested
     | ApprovalDecided
     | Suspended

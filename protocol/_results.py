@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from decimal import Decimal
 
+from ._budget import NO_COST, NO_USAGE, Usage
 from ._effects import EffectStatus, Reconciled
-from ._ids import CallId, EffectKey
+from ._ids import CallId, EffectKey, InvocationId
 from ._json import JsonObject, JsonValue
+from ._reasons import Reason
 from ._words import Word
 
 
@@ -66,6 +69,18 @@ class ToolError:
 
 
 @dataclass(frozen=True, slots=True)
+class ChildStand:
+    """How the invocation stands that a call has started, and what it and its own have used."""
+
+    invocation_id: InvocationId
+    reason: Reason
+    """Why it ended; or why it is suspended, and its parent with it."""
+    tool_calls: int = 0
+    usage: Usage = NO_USAGE
+    cost: Decimal = NO_COST
+
+
+@dataclass(frozen=True, slots=True)
 class ToolResult:
     """The one result of one call."""
 
@@ -82,11 +97,18 @@ class ToolResult:
     """What is known of that mutation, where the status alone does not say."""
     arguments: JsonObject | None = None
     """What it ran with, where a human has edited what was proposed; what is queued, for the outbox."""
+    child: ChildStand | None = None
+    """For a call that stands for a child invocation."""
 
     @property
     def effect_status(self) -> EffectStatus:
         """What the effect ledger says of its mutation; only for one with an effect key."""
         return self.effect or _LEDGER.get(self.status, "outcome_unknown")
+
+    @property
+    def unavailable(self) -> bool:
+        """Whether what it needs is down."""
+        return self.error is not None and self.error.category is ErrorCategory.UNAVAILABLE
 
     @property
     def ok(self) -> bool:

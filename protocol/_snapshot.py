@@ -7,6 +7,7 @@ the digest over them, which the snapshot holds, shows whether they are what it w
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from decimal import Decimal
 from functools import cache
 
 from pydantic import TypeAdapter, ValidationError
@@ -18,10 +19,10 @@ from ._history import Turn
 from ._ids import CallId, ProposalDigest
 from ._journal import Stored
 from ._json import JsonValue
-from ._records import CancelRequested, InvocationStarted, decode_record
+from ._records import CancelRequested, HandedOff, InvocationStarted, decode_record
 from ._state import InvocationState, fold
 
-VERSION = 1
+VERSION = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +43,7 @@ class _Saved:
     turn_seqs: tuple[int, ...]
     """The seqs of the committed turns."""
     found_seqs: tuple[int, ...]
-    """The seqs of what was said of writes of turns that were history by then."""
+    """The seqs of what was said beside the turns."""
     digest: str
     """Of the goal and all turns, as `InvocationState.context_digest`."""
     context_chars: int
@@ -55,6 +56,16 @@ class _Saved:
     faulty_turns: int
     cancelling: CancelRequested | None
     decided: tuple[ProposalDigest, ...]
+    agent: str
+    handoffs: tuple[HandedOff, ...]
+    cost: Decimal
+    tool_failures: int
+    denials: int
+    denied: tuple[str, ...]
+    failed_answers: int
+    unavailable_turns: int
+    summary: str
+    summarized: int
     effects: tuple[EffectEntry, ...]
     commentary: str
     answer: str
@@ -88,6 +99,16 @@ def encode_snapshot(state: InvocationState) -> bytes:
             faulty_turns=p.faulty_turns,
             cancelling=p.cancelling,
             decided=tuple(sorted(p.decided)),
+            agent=p.agent,
+            handoffs=p.handoffs,
+            cost=p.cost,
+            tool_failures=p.tool_failures,
+            denials=p.denials,
+            denied=tuple(sorted(p.denied)),
+            failed_answers=p.failed_answers,
+            unavailable_turns=p.unavailable_turns,
+            summary=p.summary,
+            summarized=p.summarized,
             effects=tuple(business.effects.values()),
             commentary=business.commentary,
             answer=business.answer,
@@ -147,6 +168,11 @@ def _rebuilt(started: InvocationStarted, saved: _Saved, stored: Stored) -> Invoc
     p.active_seconds, p.soft_stopped = saved.active_seconds, saved.soft_stopped
     p.faulty_decisions, p.faulty_turns = saved.faulty_decisions, saved.faulty_turns
     p.cancelling, p.decided = saved.cancelling, frozenset(saved.decided)
+    p.agent, p.handoffs, p.cost = saved.agent, saved.handoffs, saved.cost
+    p.tool_failures, p.failed_answers = saved.tool_failures, saved.failed_answers
+    p.denials, p.denied = saved.denials, frozenset(saved.denied)
+    p.unavailable_turns = saved.unavailable_turns
+    p.summary, p.summarized = saved.summary, saved.summarized
     business.effects = {effect.effect_key: effect for effect in saved.effects}
     business.commentary = saved.commentary
     business.answer, business.output = saved.answer, saved.output

@@ -12,29 +12,34 @@ import hashlib
 from array import array
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from decimal import Decimal
 from typing import assert_never
 
-from ._budget import NO_USAGE, Budget, Usage
-from ._decisions import RequestApproval, ToolCalls
+from ._budget import NO_COST, NO_USAGE, Budget, Spent, Usage
+from ._decisions import ToolCall, ToolCalls, calls_of
 from ._effects import EffectEntry
 from ._errors import JournalCorruptError
 from ._history import History, Turn
-from ._ids import CallId, EffectKey, ProposalDigest
+from ._ids import EffectKey, ProposalDigest, call_fingerprint
 from ._journal import Entry, Status
-from ._json import JsonObject, JsonValue
-from ._outcome import ApprovalProposal, OpenCall, Partial, Spent
+from ._json import JsonValue
+from ._open_turn import OpenTurn
+from ._outcome import ApprovalProposal, OpenCall, Partial
 from ._reasons import Ending, Reason
 from ._records import (
+    AnswerVerified,
     ApprovalDecided,
     ApprovalRequested,
     CallCompleted,
     CallDispatched,
     CancelRequested,
+    ContextCompacted,
     EffectReconciled,
+    HandedOff,
     InvocationEnded,
     InvocationStarted,
+    ModelAttempted,
     NoticeInjected,
-    Proposal,
     Record,
     Resumed,
     Suspended,
@@ -42,61 +47,10 @@ from ._records import (
     TurnProposed,
     effects_of,
 )
-from ._results import ResultStatus, ToolResult
+from ._results import ResultStatus
 
-
-@dataclass(slots=True)
-class OpenTurn:
-    """A turn whose proposal is durable and whose `TurnCommitted` is not."""
-
-    number: int
-    proposal: Proposal
-    dispatched: dict[CallId, CallDispatched] = field(default_factory=dict[CallId, CallDispatched])
-    """The last dispatch of each write."""
-    results: dict[CallId, ToolResult] = field(default_factory=dict[CallId, ToolResult])
-    """Of the last attempt, where there was one; `outcome_unknown` is no last word."""
-    found: dict[CallId, EffectReconciled] = field(default_factory=dict[CallId, EffectReconciled])
-    """What was said of the last dispatch of a write."""
-    request: ApprovalRequested | None = None
-    answers: dict[CallId, ApprovalDecided] = field(default_factory=dict[CallId, ApprovalDecided])
-
-    def unanswered(self) -> tuple[CallId, ...]:
-        """Calls a human was asked about and has not answered."""
-        asks = self.request.asks if self.request is not None else ()
-        return tuple(ask.call_id for ask in asks if ask.call_id not in self.answers)
-
-    def unsettled(self) -> tuple[CallId, ...]:
-        """Dispatched writes of which nobody has said what became of them."""
-        return tuple(
-            call_id
-            for call_id in self.dispatched
-            if (call_id not in self.found or not self.found[call_id].last_word)
-            and (
-                call_id not in self.results
-                or self.results[call_id].status is ResultStatus.OUTCOME_UNKNOWN
-            )
-        )
-
-    def edits(self) -> dict[CallId, JsonObject]:
-        """What calls are to run with instead of what was proposed, as humans have said."""
-        return {
-            answer.call_id: answer.arguments
-            for call_id, decided in self.answers.items()
-            for answer in decided.answers
-            if answer.call_id == call_id and answer.arguments is not None
-        }
-
-    def verdicts(self) -> tuple[tuple[CallId, ...], tuple[tuple[CallId, str], ...]]:
-        """Calls a human said yes to, and those with a no, each with who and why."""
-        approved: list[CallId] = []
-        denied: list[tuple[CallId, str]] = []
-        for call_id, decided in self.answers.items():
-            if any(a.approved for a in decided.answers if a.call_id == call_id):
-                approved.append(call_id)
-            else:
-                why = f"{decided.by}: {decided.reason}" if decided.reason else decided.by
-                denied.append((call_id, why))
-        return tuple(approved), tuple(denied)
+_OK = ResultStatus.OK
+_FAILED = (ResultStatus.ERROR, ResultStatus.TIMEOUT)
 
 
 @dataclass(slots=True)
@@ -110,8 +64,28 @@ class ProtocolState:
     seq: int = 0
     turn: int = 0
     """The last committed turn."""
+    agent: str = ""
+    """Whose turn it is."""
+    handoffs: tuple[HandedOff, ...] = ()
     tool_calls: int = 0
+    """Of the invocation and of its children that have ended."""
     usage: Usage = NO_USAGE
+    """Of the invocation and of its children that have ended."""
+    cost: Decimal = NO_COST
+    """Of the invocation and of its children that have ended."""
+    tool_failures: int = 0
+    """Calls that ran and failed."""
+    denials: int = 0
+    """Calls that were denied, by policy or by a human."""
+    denied: frozenset[str] = frozenset()
+    """Fingerprints of those calls."""
+    failed_answers: int = 0
+    """Final answers that did not stand up to a verifier."""
+    unavailable_turns: int = 0
+    """Consecutive turns in which every call met a service that is down."""
+    summary: str = ""
+    """What stands for the first `summarized` turns when a model is asked."""
+    summarized: int = 0
     active_seconds: float = 0.0
     soft_stopped: bool = False
     """Whether the soft-stop notice was given under the present budget."""
@@ -125,6 +99,11 @@ class ProtocolState:
     """Proposals a human has answered, so that a second answer can be told from a wrong one."""
     question: str = ""
     cause: str | None = None
+
+    @property
+    def accepted_handoffs(self) -> int:
+        """Handoffs that count against the budget: the way out does not."""
+        return sum(not handoff.escaped for handoff in self.handoffs)
 
     @property
     def steps(self) -> int:
@@ -164,7 +143,7 @@ class InvocationState:
     )
 
     def __init__(self, started: InvocationStarted) -> None:
-        self.protocol = ProtocolState(started, started.budget)
+        self.protocol = ProtocolState(started, started.budget, agent=started.agent)
         self.business = BusinessState(started.goal, started.metadata)
         self.context_chars = len(started.goal)
         """Size of goal and history, for estimates."""
@@ -175,7 +154,7 @@ class InvocationState:
         self.turn_seqs = array("q")
         """The seq of each committed turn."""
         self.found_seqs = array("q")
-        """The seqs of what was said of writes of turns that were history by then."""
+        """The seqs of what was said beside the turns: of writes that were history, and summaries."""
 
     @property
     def context_digest(self) -> str:
@@ -200,7 +179,21 @@ class InvocationState:
     def spent(self) -> Spent:
         """What has been used, as far as it is durable."""
         p = self.protocol
-        return Spent(p.steps, p.tool_calls, p.usage, p.active_seconds)
+        calls, usage, cost = p.tool_calls, p.usage, p.cost
+        if p.open is not None:
+            used, reply = p.open.used_by_children(), p.open.proposal
+            calls += used.tool_calls
+            usage += used.usage + reply.usage
+            cost += used.cost + reply.cost
+        return Spent(
+            p.steps,
+            calls,
+            usage,
+            p.active_seconds,
+            cost,
+            p.tool_failures,
+            p.accepted_handoffs,
+        )
 
     def history(self) -> History:
         """The committed turns, as they are now."""
@@ -211,16 +204,19 @@ class InvocationState:
         turn = self.protocol.open
         if turn is None or turn.request is None or self.protocol.status == "ended":
             return None
-        return ApprovalProposal(turn.request.digest, turn.request.asks, tuple(turn.answers))
+        request = turn.request
+        return ApprovalProposal(
+            request.digest, request.asks, tuple(turn.answers), request.expires_at
+        )
 
     def partial(self) -> Partial:
         """What is there, should the invocation not complete."""
         turn = self.protocol.open
         calls: tuple[OpenCall, ...] = ()
-        if turn is not None and isinstance(turn.proposal.decision, ToolCalls | RequestApproval):
+        if turn is not None:
             calls = tuple(
                 OpenCall(call.call_id, call.tool_name, call.call_id in turn.dispatched)
-                for call in turn.proposal.decision.calls
+                for call in calls_of(turn.proposal.decision)
                 if call.call_id not in turn.results
             )
         business = self.business
@@ -250,9 +246,7 @@ class InvocationState:
             case EffectReconciled():
                 self._reconciled(record, entry.line)
             case ApprovalRequested():
-                turn = self._open(record.turn)
-                turn.request = record
-                turn.answers = {}
+                self._open(record.turn).ask(record)
             case ApprovalDecided():
                 turn = self._open(record.turn)
                 for answer in record.answers:
@@ -260,8 +254,19 @@ class InvocationState:
                 if not turn.unanswered():
                     p.decided |= {record.digest}
             case NoticeInjected():
-                p.soft_stopped = True
-                self._notice = record.text
+                p.soft_stopped = p.soft_stopped or record.notice == "soft_stop"
+                said = (self._notice, record.text)
+                self._notice = "\n".join(text for text in said if text)
+            case ModelAttempted():
+                p.usage += record.usage
+                p.cost += record.cost
+            case AnswerVerified():
+                self._open(record.turn).verified[record.verifier] = record
+            case HandedOff():
+                p.handoffs = (*p.handoffs, record)
+                p.agent = record.target
+            case ContextCompacted():
+                self._compacted(record, entry.line)
             case Suspended():
                 p.status, p.reason, p.question = "suspended", record.reason, record.question
                 p.active_seconds = record.active_seconds
@@ -281,6 +286,25 @@ class InvocationState:
             case _:
                 assert_never(record)
 
+    def _compacted(self, record: ContextCompacted, line: bytes) -> None:
+        p = self.protocol
+        if not p.summarized <= record.upto <= p.turn:
+            msg = (
+                f"{p.started.invocation_id}: a summary up to turn {record.upto}, after "
+                f"{p.summarized} of {p.turn}"
+            )
+            raise JournalCorruptError(msg)
+        p.summary, p.summarized = record.summary, record.upto
+        p.usage += record.usage
+        p.cost += record.cost
+        self._digest_aside(line)
+
+    def _digest_aside(self, line: bytes) -> None:
+        """Take into the digest what a model is shown beside the turns."""
+        self.found_seqs.append(self.protocol.seq)
+        self._digest_turns()
+        self._context.update(line)
+
     def _turn_committed(self, record: TurnCommitted, line: bytes) -> None:
         p, business, decision = self.protocol, self.business, record.proposal.decision
         if record.turn != p.turn + 1:
@@ -290,15 +314,49 @@ class InvocationState:
         self.turn_seqs.append(p.seq)
         self._notice = None
         self.context_chars += len(line)
+        self._children_ended(record)
         p.turn, p.open = record.turn, None
         p.tool_calls += record.tool_calls
         p.usage += record.proposal.usage
+        p.cost += record.proposal.cost
         p.active_seconds = record.active_seconds
         p.faulty_decisions = p.faulty_decisions + 1 if _unusable(record) else 0
-        p.faulty_turns = p.faulty_turns + 1 if record.fault is not None else 0
+        p.faulty_turns = p.faulty_turns + 1 if _at_fault(record) else 0
+        self._judged(record)
         if isinstance(decision, ToolCalls) and decision.commentary:
             business.commentary = decision.commentary
         self._effects(record)
+
+    def _children_ended(self, record: TurnCommitted) -> None:
+        """Charge what children have used; one of which nobody knows has used what it might."""
+        p = self.protocol
+        if p.open is not None:
+            p.open.results.update((result.call_id, result) for result in record.results)
+            used = p.open.used_by_children()
+            p.tool_calls += used.tool_calls
+            p.usage += used.usage
+            p.cost += used.cost
+
+    def _judged(self, record: TurnCommitted) -> None:
+        """Count what was denied, what failed, and what was out of reach."""
+        p = self.protocol
+        if record.fault is not None and record.fault.level == "answer":
+            p.failed_answers += 1
+        bad = [result for result in record.results if result.status is not _OK]
+        if not bad:
+            p.unavailable_turns = 0
+            return
+        p.tool_failures += sum(result.status in _FAILED for result in bad)
+        denied = {result.call_id for result in bad if result.status is ResultStatus.DENIED}
+        if denied:
+            p.denials += len(denied)
+            p.denied |= {
+                call_fingerprint(call.tool_name, call.arguments)
+                for call in calls_of(record.proposal.decision)
+                if isinstance(call, ToolCall) and call.call_id in denied
+            }
+        down = all(result.unavailable for result in record.results)
+        p.unavailable_turns = p.unavailable_turns + 1 if down else 0
 
     def _resumed(self, record: Resumed) -> None:
         p = self.protocol
@@ -309,7 +367,7 @@ class InvocationState:
             self.business.turns[-1].answer = record.answer
             self.context_chars += len(record.answer)
         p.status, p.reason, p.question, p.cause = "running", None, "", None
-        p.faulty_decisions = p.faulty_turns = 0
+        p.faulty_decisions = p.faulty_turns = p.unavailable_turns = 0
 
     def _reconciled(self, record: EffectReconciled, line: bytes) -> None:
         """Take in what became of a write: of the open turn, or of one that is history by now."""
@@ -327,9 +385,7 @@ class InvocationState:
         past = turns[record.turn - 1]
         past.found = (*past.found, (record.call_id, record.found))
         # The model is shown it from now on, in the place of what the turn said.
-        self.found_seqs.append(self.protocol.seq)
-        self._digest_turns()
-        self._context.update(line)
+        self._digest_aside(line)
 
     def _effects(self, record: Record) -> None:
         effects = self.business.effects
@@ -347,6 +403,11 @@ class InvocationState:
 def ending_status(reason: Reason) -> Status:
     """How an invocation at rest for this reason is listed."""
     return "suspended" if reason.outcome is Ending.SUSPENDED else "ended"
+
+
+def _at_fault(record: TurnCommitted) -> bool:
+    """Whether the model broke the protocol; an answer that is wrong does not."""
+    return record.fault is not None and record.fault.level != "answer"
 
 
 def _unusable(record: TurnCommitted) -> bool:

@@ -17,28 +17,39 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import TypeAlias
 
-from ._messages import (
-    Answer,
-    AnswerApproval,
-    Assessed,
-    Cancel,
+from ._acting import (
+    ChildRested,
     CommitFailed,
     Committed,
-    Decided,
-    DecideFailed,
     Executed,
     Found,
-    Grant,
-    Input,
     LeaseLost,
     NotDispatched,
-    Observed,
-    Recover,
     ServiceFailed,
+)
+from ._commands import (
+    Answer,
+    AnswerApproval,
+    Cancel,
+    DecideInstead,
+    Expire,
+    Grant,
+    Recover,
     Settle,
     Start,
     Tick,
+    Wake,
+)
+from ._messages import Input
+from ._thinking import (
+    Assessed,
+    AttemptFailed,
+    Compacted,
+    Decided,
+    DecideFailed,
+    Observed,
     Validated,
+    Verified,
 )
 from ._words import Word
 
@@ -53,6 +64,7 @@ class RunState(Word):
     WAIT_APPROVAL = "WAIT_APPROVAL"
     EXECUTE_TOOL = "EXECUTE_TOOL"
     RECONCILE = "RECONCILE"
+    VERIFY_ANSWER = "VERIFY_ANSWER"
     OBSERVE = "OBSERVE"
     COMPACT_OR_SAVE = "COMPACT_OR_SAVE"
     CANCELLING = "CANCELLING"
@@ -145,6 +157,7 @@ TABLE: Mapping[RunState, Mapping[Trigger, frozenset[RunState]]] = MappingProxyTy
             {
                 **_corrected(_S.MODEL_THINKING, _S.CANCELLING),
                 Decided: _to(_S.DECIDE_ACTION),
+                AttemptFailed: _to(_S.MODEL_THINKING),
                 DecideFailed: _to(_S.COMPACT_OR_SAVE),
             },
         ),
@@ -157,6 +170,7 @@ TABLE: Mapping[RunState, Mapping[Trigger, frozenset[RunState]]] = MappingProxyTy
                     _S.DECIDE_ACTION,
                     _S.EXECUTE_TOOL,
                     _S.WAIT_APPROVAL,
+                    _S.VERIFY_ANSWER,
                     _S.COMPACT_OR_SAVE,
                     _S.CANCELLING,
                 ),
@@ -169,6 +183,7 @@ TABLE: Mapping[RunState, Mapping[Trigger, frozenset[RunState]]] = MappingProxyTy
                 Committed: _to(_S.WAIT_APPROVAL, _S.DECIDE_ACTION, _S.SUSPENDED),
                 CommitFailed: _to(_S.CANCELLING),
                 AnswerApproval: _to(_S.WAIT_APPROVAL),
+                Expire: _to(_S.WAIT_APPROVAL),
                 Settle: _to(_S.WAIT_APPROVAL),
             },
         ),
@@ -179,6 +194,7 @@ TABLE: Mapping[RunState, Mapping[Trigger, frozenset[RunState]]] = MappingProxyTy
                 Committed: _to(_S.EXECUTE_TOOL),
                 CommitFailed: _to(_S.CANCELLING),
                 Executed: _to(_S.EXECUTE_TOOL, _S.OBSERVE, _S.RECONCILE),
+                ChildRested: _to(_S.EXECUTE_TOOL, _S.OBSERVE, _S.RECONCILE),
                 NotDispatched: _to(_S.CANCELLING),
                 Settle: _to(_S.EXECUTE_TOOL),
             },
@@ -187,9 +203,18 @@ TABLE: Mapping[RunState, Mapping[Trigger, frozenset[RunState]]] = MappingProxyTy
             _S.RECONCILE,
             {
                 Found: _to(_S.RECONCILE, _S.EXECUTE_TOOL),
+                ChildRested: _to(_S.RECONCILE, _S.EXECUTE_TOOL),
                 Settle: _to(_S.RECONCILE, _S.EXECUTE_TOOL),
                 Committed: _to(_S.RECONCILE, _S.DECIDE_ACTION, _S.SUSPENDED),
                 CommitFailed: _to(_S.CANCELLING),
+            },
+        ),
+        _S.VERIFY_ANSWER: _live(
+            _S.VERIFY_ANSWER,
+            {
+                **_corrected(_S.VERIFY_ANSWER, _S.CANCELLING),
+                Entered: _to(_S.COMPACT_OR_SAVE),
+                Verified: _to(_S.VERIFY_ANSWER, _S.COMPACT_OR_SAVE),
             },
         ),
         _S.OBSERVE: MappingProxyType({Entered: _to(_S.COMPACT_OR_SAVE)}),
@@ -210,6 +235,7 @@ TABLE: Mapping[RunState, Mapping[Trigger, frozenset[RunState]]] = MappingProxyTy
                 Cancel: _to(_S.CANCELLING, _S.COMPACT_OR_SAVE),
                 ServiceFailed: _to(_S.CANCELLING, _S.COMPACT_OR_SAVE),
                 Observed: _to(_S.PREPARE_CONTEXT, _S.COMPACT_OR_SAVE),
+                Compacted: _to(_S.PREPARE_CONTEXT, _S.COMPACT_OR_SAVE),
                 Settle: _to(_S.COMPACT_OR_SAVE),
             },
         ),
@@ -218,6 +244,7 @@ TABLE: Mapping[RunState, Mapping[Trigger, frozenset[RunState]]] = MappingProxyTy
                 Entered: _to(_S.FAILED),
                 ServiceFailed: _to(_S.CANCELLING),
                 Settle: _to(_S.CANCELLING),
+                AttemptFailed: _to(_S.CANCELLING),
                 **dict.fromkeys(
                     (
                         Cancel,
@@ -225,6 +252,7 @@ TABLE: Mapping[RunState, Mapping[Trigger, frozenset[RunState]]] = MappingProxyTy
                         Decided,
                         DecideFailed,
                         Executed,
+                        ChildRested,
                         NotDispatched,
                         LeaseLost,
                         Found,
@@ -238,7 +266,10 @@ TABLE: Mapping[RunState, Mapping[Trigger, frozenset[RunState]]] = MappingProxyTy
         _S.SUSPENDED: MappingProxyType(
             {
                 AnswerApproval: _to(_S.WAIT_APPROVAL),
+                Expire: _to(_S.WAIT_APPROVAL),
                 Answer: _to(_S.COMPACT_OR_SAVE),
+                DecideInstead: _to(_S.COMPACT_OR_SAVE),
+                Wake: _to(_S.COMPACT_OR_SAVE),
                 Cancel: _to(_S.CANCELLING),
                 Grant: _to(_S.COMPACT_OR_SAVE),
                 **_corrected(_S.SUSPENDED, _S.SUSPENDED),
@@ -249,6 +280,7 @@ TABLE: Mapping[RunState, Mapping[Trigger, frozenset[RunState]]] = MappingProxyTy
         _S.FAILED: MappingProxyType(
             {
                 Grant: _to(_S.COMPACT_OR_SAVE),
+                DecideInstead: _to(_S.COMPACT_OR_SAVE),
                 **_corrected(_S.FAILED, _S.FAILED),
             }
         ),

@@ -13,7 +13,8 @@ from ._decisions import AnyCall, Decision, Malformed, ToolCall, ToolCalls
 from ._results import ToolResult
 
 if TYPE_CHECKING:
-    from ._records import Proposal, TurnCommitted
+    from ._evidence import Proposal
+    from ._records import TurnCommitted
 
 
 def lean_turn(record: TurnCommitted) -> dict[str, object]:
@@ -47,6 +48,10 @@ def _proposal(proposal: Proposal) -> dict[str, object]:
         wire["attempts"] = proposal.attempts
     if proposal.verdicts:
         wire["verdicts"] = proposal.verdicts
+    if proposal.cost:
+        wire["cost"] = proposal.cost
+    if proposal.by:
+        wire["by"] = proposal.by
     return wire
 
 
@@ -73,7 +78,7 @@ def _call(call: AnyCall) -> object:
 
 
 def _usage(usage: Usage) -> object:
-    if usage.estimated:
+    if usage.estimated or usage.cached_tokens:
         return usage
     return {"input_tokens": usage.input_tokens, "output_tokens": usage.output_tokens}
 
@@ -95,4 +100,6 @@ def _result(result: ToolResult) -> dict[str, object]:
             wire["effect"] = result.effect
     if result.arguments is not None:
         wire["arguments"] = result.arguments
+    if result.child is not None:
+        wire["child"] = result.child
     return wire

@@ -7,36 +7,41 @@ from dataclasses import replace
 
 from loopwright.protocol import (
     CALL_TABLE,
+    NO_CHILD_USE,
     RECONCILER,
     AttemptId,
     CallId,
     CallState,
-    Delivery,
+    ChildUse,
     Effect,
     EffectEntry,
     EffectKey,
-    InvocationStarted,
     OpenTurn,
     Plan,
     PlannedCall,
     ProtocolViolation,
     Reconciled,
+    Reserved,
     ResultStatus,
     ToolResult,
     attempt_id,
     settled,
+    used_by_children,
 )
 
 from ._results import (
     ABANDONED,
     ABANDONED_ASKING,
     WORKER_GONE,
+    as_dispatched,
     cancelled,
+    edited,
     in_doubt,
     not_started,
     out_of_the_outbox,
     outcome_unknown,
     queued,
+    with_effect,
 )
 
 # An attribute of an enum class costs as much as a small call.
@@ -65,6 +70,7 @@ class Batch:
         "journaled",
         "plan",
         "queued",
+        "reserved",
         "results",
         "running",
         "states",
@@ -79,7 +85,7 @@ class Batch:
         *,
         max_attempts: int = 1,
     ) -> None:
-        self.plan = plan if open_turn is None else _as_dispatched(plan, open_turn)
+        self.plan = plan if open_turn is None else as_dispatched(plan, open_turn)
         self.states = [_PLANNED] * len(plan.calls)
         self.results: dict[CallId, ToolResult] = {}
         self.attempts: dict[CallId, int] = {}
@@ -93,6 +99,8 @@ class Batch:
         """Calls whose present result is in the journal already, or on its way there."""
         self.queued = False
         """Whether any of them goes into the outbox."""
+        self.reserved: dict[CallId, Reserved] = {}
+        """What is kept aside for children, by the call that stands for them."""
         self._max_attempts = max_attempts
         self._otherwise: dict[int, ToolResult] = {}
         """What calls that are planned again end with if they are not dispatched again."""
@@ -115,6 +123,8 @@ class Batch:
         stored = before.results.get(call_id) if before is not None else None
         if last is not None:
             self.attempts[call_id] = last.attempt
+            if last.reserved is not None:
+                self.reserved[call_id] = last.reserved
         if stored is not None and stored.status is not _OUTCOME_UNKNOWN:
             self.attempts.setdefault(call_id, stored.attempts)
             self.journaled.add(call_id)
@@ -204,6 +214,31 @@ class Batch:
         self.queued = True
         self.settle(index, queued(call, again=there))
 
+    def used_by_children(self) -> ChildUse:
+        """What children have used, and those at work may still use."""
+        return used_by_children(self.reserved, self.results) if self.reserved else NO_CHILD_USE
+
+    def rested(self, attempt: AttemptId, result: ToolResult) -> None:
+        """Take in how a child stands: ended, or waiting for somebody, its parent with it."""
+        index = self.running.pop(attempt, None)
+        asked = index is None
+        if index is None:
+            index = self.asking.pop(attempt)
+        call = self.plan.calls[index]
+        result = replace(result, attempts=self._attempts(call), effect_key=call.effect_key)
+        if asked:
+            del self.unknown[index]
+            self.journaled.discard(result.call_id)
+            if result.status is _OUTCOME_UNKNOWN:
+                self.unknown[index] = result
+                return
+        elif result.status is _OUTCOME_UNKNOWN:
+            # It was looked after just now: asking again would tell nothing else.
+            self._asked.add(attempt)
+            self._lose(index, result)
+            return
+        self.settle(index, result)
+
     def refuse(self, index: int, refusal: ToolResult) -> None:
         """Not dispatch a call; one that was dispatched before ends as what is known of that."""
         self.settle(index, self._otherwise.get(index, refusal))
@@ -225,9 +260,9 @@ class Batch:
         elif earlier is not None and earlier.status is _OUTCOME_UNKNOWN:
             result = in_doubt(call, result)
         if result.status is not _OUTCOME_UNKNOWN or not call.effect.is_write:
-            self.settle(index, _edited(call, result))
+            self.settle(index, edited(call, result))
             return False
-        self._lose(index, _edited(call, result))
+        self._lose(index, edited(call, result))
         return call.effect is Effect.IDEMPOTENT and self._again(index, self.unknown[index])
 
     def _lose(self, index: int, result: ToolResult) -> None:
@@ -258,15 +293,27 @@ class Batch:
         self.results[result.call_id] = result
 
     # ------------------------------------------------------------ unknown outcomes
-    def ask(self) -> Iterator[tuple[AttemptId, PlannedCall]]:
-        """Take the unknown writes whose downstream can be asked as being asked."""
+    def ask(self, *, stop: bool = False) -> Iterator[tuple[AttemptId, PlannedCall]]:
+        """Take the unknown writes whose downstream can be asked as being asked.
+
+        Args:
+            stop: Whether children are to stop: those that have said how they stand are told, too.
+        """
         for index in self.unknown:
             call = self.plan.calls[index]
             name = attempt_id(call.call_id, self._attempts(call))
-            if call.effect is Effect.RECONCILABLE and name not in self._asked:
+            again = name not in self._asked or (stop and call.child is not None)
+            if call.effect is Effect.RECONCILABLE and again:
                 self._asked.add(name)
                 self.asking[name] = index
                 yield name, call
+
+    def waiting_children(self) -> Iterator[tuple[AttemptId, PlannedCall]]:
+        """Name the calls whose child waits for somebody, and nobody is asking after it."""
+        for index, result in self.unknown.items():
+            if result.child is not None:
+                call = self.plan.calls[index]
+                yield attempt_id(call.call_id, self._attempts(call)), call
 
     def found(self, index: int, found: Reconciled, *, by_person: bool, stop: bool = False) -> None:
         """Take in what became of a write.
@@ -289,7 +336,7 @@ class Batch:
         call = self.plan.calls[index]
         if unapplied and call.refused is not None and call.refused.status is not _NOT_STARTED:
             # It has not run, and may not run today: that is what its result says.
-            result = _with_effect(call.refused, call, self._attempts(call))
+            result = with_effect(call.refused, call, self._attempts(call))
         self.settle(index, result)
         self.journaled.discard(call.call_id)
 
@@ -385,50 +432,3 @@ class Batch:
             if self.results[call.call_id].effect == "prepared":
                 count += 1
         return count
-
-    def deliveries(self, started: InvocationStarted, turn: int) -> tuple[Delivery, ...]:
-        """List what goes into the outbox with the commit of this turn."""
-        return tuple(
-            Delivery(
-                started.invocation_id,
-                started.agent,
-                turn,
-                call.call_id,
-                call.tool_name,
-                call.effect,
-                call.effect_key,
-                call.arguments,
-                started.principal,
-                call.outbox,
-            )
-            for call in self.plan.calls
-            if call.outbox is not None
-            and call.effect_key is not None
-            and self.results[call.call_id].effect == "prepared"
-        )
-
-
-def _as_dispatched(plan: Plan, before: OpenTurn) -> Plan:
-    """Keep what a write was dispatched as: key and arguments, and the class if it allows less."""
-    return plan._replace(
-        calls=tuple(
-            call
-            if (last := before.dispatched.get(call.call_id)) is None
-            else call._replace(
-                effect=call.effect.stricter(last.effect),
-                arguments=last.arguments,
-                effect_key=last.effect_key,
-                outbox=None,
-            )
-            for call in plan.calls
-        )
-    )
-
-
-def _edited(call: PlannedCall, result: ToolResult) -> ToolResult:
-    """Say what it ran with, where that is not what was proposed."""
-    return replace(result, arguments=call.arguments) if call.edited else result
-
-
-def _with_effect(refused: ToolResult, call: PlannedCall, attempts: int) -> ToolResult:
-    return replace(refused, effect_key=call.effect_key, effect="not_applied", attempts=attempts)

@@ -6,11 +6,14 @@ durable yet lives only here and dies with the process.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from decimal import Decimal
+from typing import Literal, NamedTuple
 
-from loopwright.policy import Policy
+from loopwright.policy import Seen, replan_notice
 from loopwright.protocol import (
+    NO_CHILD_USE,
+    NO_COST,
     PAYLOAD_LIMIT,
     TABLE,
     Accepted,
@@ -42,9 +45,12 @@ from loopwright.protocol import (
     RunState,
     Snapshot,
     Spent,
+    Stalled,
     Suspended,
+    ToolAccess,
     ToolResult,
     TurnCommitted,
+    Usage,
     effects_of,
     encode_record,
     encode_snapshot,
@@ -54,6 +60,9 @@ from loopwright.protocol import (
 
 from .._clock import Instant
 from ._batch import Batch
+from ._clocked import Clocked
+from ._outcomes import outcome_of
+from ._terms import Terms
 
 LINGER = 0.005
 """Seconds a record nobody waits for waits for company."""
@@ -68,6 +77,8 @@ _AFTER_ENDING = {
 }
 
 
+_Notice = Literal["soft_stop", "replan"]
+
 _PASSING = {state: row.get(Entered, frozenset()) | {state} for state, row in TABLE.items()}
 """Where a state that has just been entered may lead at once."""
 
@@ -80,49 +91,46 @@ class _Outstanding(NamedTuple):
     then: Callable[[], None] | None
 
 
-class Core:
-    """State, journal and time of one invocation."""
+class Core(Clocked):
+    """State and journal of one invocation."""
 
     __slots__ = (
-        "_active_before",
-        "_active_since",
         "_allowed",
         "_answering",
-        "_approval_until",
         "_asked",
         "_assessing",
         "_batch",
-        "_deadline",
+        "_bound",
+        "_compacting",
         "_deciding",
-        "_ending",
         "_findings",
-        "_grace_until",
         "_known",
         "_lease",
-        "_linger_due",
         "_next_seq",
-        "_notice",
-        "_now",
+        "_notices_due",
         "_observing",
         "_out",
+        "_output",
         "_outstanding",
         "_policy",
         "_proposal",
         "_proposed",
-        "_retry_due",
+        "_seen",
         "_settling",
         "_snapshot_at",
         "_stop_cause",
         "_stop_reason",
         "_store_lost",
+        "_summary_again",
         "_suspending",
+        "_terms",
+        "_tools",
         "_unsaved",
         "_validating",
         "_verdict",
-        "folded",
+        "_verifying",
         "invocation_id",
         "started",
-        "state",
         "trail",
         "turn",
     )
@@ -130,11 +138,12 @@ class Core:
     def __init__(
         self,
         folded: InvocationState,
-        policy: Policy,
+        terms: Mapping[str, Terms],
         *,
         worker: str,
         fence: int,
         known: Iterable[ToolResult] = (),
+        nudge: Stalled | None = None,
     ) -> None:
         p = folded.protocol
         self.folded = folded
@@ -146,7 +155,8 @@ class Core:
         self.state = RunState.CREATED if p.reason is None else _AFTER_ENDING[p.reason.outcome]
         self.trail: list[RunState] = []
         """States entered while handling the last message, in order."""
-        self._policy = policy
+        self._terms = terms
+        self._policy = terms[p.agent].policy
         self._lease = Lease(self.invocation_id, worker, fence)
         self._known = {result.call_id: result for result in known}
         """Results of writes of the open turn that this process has and could not store."""
@@ -157,22 +167,38 @@ class Core:
         self._out: list[Output] = []
         self._allowed: frozenset[RunState] = frozenset()
         self._now = Instant(0.0, 0.0)
+        self._seen: Seen | None = None
+        self._summary_again = 0
+        """The turn before which no summary is asked for, because the last one failed."""
         self._forget()
+        # Where its turn is open already, it was told.
+        if nudge is not None and p.open is None:
+            self._nudge(nudge)
 
     def _forget(self) -> None:
         """Know no more than the journal says: how a machine begins, and how it rests."""
         self._active_before = self.folded.protocol.active_seconds
-        self._active_since: float | None = None
-        self._deadline: float | None = None
-        self._linger_due: float | None = None
-        self._grace_until: float | None = None
-        self._retry_due: float | None = None
-        self._approval_until: float | None = None
+        self._active_since = None
+        self._deadline = None
+        self._linger_due = None
+        self._grace_until = None
+        self._retry_due = None
+        self._approval_until = None
         self._deciding: int | None = None
         self._validating: int | None = None
         self._assessing: int | None = None
         self._observing: int | None = None
-        self._notice: str | None = None
+        self._compacting: int | None = None
+        self._verifying: int | None = None
+        """Which verifier is at work."""
+        self._bound = ""
+        """Digest of what its verdict is about."""
+        self._output: JsonValue = None
+        """The checked output of the answer that is being verified."""
+        self._notices_due: list[tuple[_Notice, str]] = []
+        """What the model is told before this turn."""
+        self._tools: ToolAccess | None = None
+        """Which tools this turn may use, once that is known."""
         self._proposal: Proposal | None = None
         self._proposed = False
         self._batch: Batch | None = None
@@ -257,10 +283,14 @@ class Core:
 
     def _notices(self) -> list[NoticeInjected]:
         """What the model was told before this turn, to be journaled with it, once."""
-        if self._notice is None:
+        if not self._notices_due:
             return []
-        notice, self._notice = self._notice, None
-        return [NoticeInjected(self.turn, "soft_stop", notice, self._now.wall)]
+        due, self._notices_due = self._notices_due, []
+        return [NoticeInjected(self.turn, kind, text, self._now.wall) for kind, text in due]
+
+    def _nudge(self, nudge: Stalled) -> None:
+        """Have the model told to replan, before its next decision."""
+        self._notices_due.append(("replan", replan_notice(nudge)))
 
     def _committed_turn(
         self, batch: Batch | None = None, *, fault: Fault | None = None
@@ -277,62 +307,37 @@ class Core:
             fault,
         )
 
-    # ------------------------------------------------------------ time
-    def _begin_activity(self) -> None:
-        """Start the running-time clock, and fix the deadline on the monotonic one."""
-        if self._active_since is None:
-            self._active_since = self._now.monotonic
-        deadline = self.folded.protocol.budget.deadline
-        if deadline is not None and self._deadline is None:
-            self._deadline = self._now.monotonic + deadline.timestamp() - self._now.wall
-
-    def _pause_activity(self) -> None:
-        """Stop the running-time clock: somebody is waited for."""
-        self._active_before = self._active_seconds()
-        self._active_since = None
-
-    def _active_seconds(self) -> float:
-        """Running time so far: no waiting for people, no downtime."""
-        if self._active_since is None:
-            return self._active_before
-        return self._active_before + self._now.monotonic - self._active_since
-
-    @property
-    def _active_until(self) -> float | None:
-        """When the running time is used up, on the monotonic clock."""
-        limit = self.folded.protocol.budget.max_active_seconds
-        if limit is None or self._active_since is None:
-            return None
-        return self._active_since + limit - self._active_before
-
-    def _out_of_time(self) -> tuple[Reason, str] | None:
-        """Say which limit of time has been reached, if any."""
-        if self._due(self._deadline):
-            return Reason.DEADLINE_EXCEEDED, "the deadline has passed"
-        if self._due(self._active_until):
-            return Reason.TIME_BUDGET_EXHAUSTED, "the running time is used up"
-        return None
-
+    # ------------------------------------------------------------ what is used
     def _spent(self) -> Spent:
-        p = self.folded.protocol
-        return Spent(p.steps, p.tool_calls, p.usage, self._active_seconds())
+        """What is used, the open turn included: its reply, and what its children may use."""
+        p, batch, reply = self.folded.protocol, self._batch, self._proposal
+        use = NO_CHILD_USE
+        if batch is not None:
+            use = batch.used_by_children()
+        elif p.open is not None:
+            use = p.open.used_by_children()
+        usage, cost = p.usage, p.cost
+        if reply is not None:
+            usage, cost = usage + reply.usage, cost + reply.cost
+        if use is not NO_CHILD_USE:
+            usage, cost = usage + use.usage, cost + use.cost
+        calls = p.tool_calls + use.tool_calls
+        handoffs = p.accepted_handoffs if p.handoffs else 0
+        active = self._active_seconds()
+        return Spent(p.turn, calls, usage, active, cost, p.tool_failures, handoffs)
 
-    @property
-    def wake_at(self) -> float | None:
-        """When the machine wants to be told that time has passed, on the monotonic clock."""
-        if self.state is RunState.CANCELLING:
-            return self._grace_until
-        if self.state.at_rest or self._ending:
-            return None
-        soonest = self._linger_due
-        retry = self._retry_due if self.state is RunState.EXECUTE_TOOL else None
-        for time in (retry, self._active_until, self._deadline, self._approval_until):
-            if time is not None and (soonest is None or time < soonest):
-                soonest = time
-        return soonest
+    def _cost(self, endpoint: str, usage: Usage) -> Decimal:
+        """What a reply costs, at the prices pinned at the start.
 
-    def _due(self, when: float | None) -> bool:
-        return when is not None and self._now.monotonic >= when
+        Where cost is limited, what has no price costs the most that any of them would.
+        """
+        prices = self.started.prices
+        for price in prices:
+            if price.model == endpoint:
+                return price.cost(usage)
+        if self.folded.protocol.budget.max_cost is None:
+            return NO_COST
+        return max([price.cost(usage) for price in prices], default=NO_COST)
 
     # ------------------------------------------------------------ coming to rest
     def _end(
@@ -343,6 +348,7 @@ class Core:
         answer: str = "",
         output: JsonValue = None,
         cause: str | None = None,
+        outbox: tuple[Delivery, ...] = (),
     ) -> None:
         """Commit the last records and the end itself, then rest."""
         self._ending = True
@@ -354,7 +360,7 @@ class Core:
             output,
             cause,
         )
-        self._commit([*records, ended], self._rest_as_folded, self._head(reason))
+        self._commit([*records, ended], self._rest_as_folded, self._head(reason), outbox)
 
     def _suspend(
         self, reason: Reason, records: Sequence[Record], *, question: str = "", detail: str = ""
@@ -407,24 +413,3 @@ def _effects(records: Sequence[Record]) -> tuple[EffectEntry, ...]:
         for effect in effects_of(record):
             changed[effect.effect_key] = effect.over(changed.get(effect.effect_key))
     return tuple(changed.values())
-
-
-def outcome_of(folded: InvocationState, reason: Reason, cause: str | None = None) -> Outcome:
-    """Tell how an invocation stands at rest."""
-    p, business = folded.protocol, folded.business
-    done = reason is Reason.COMPLETED
-    return Outcome(
-        invocation_id=p.started.invocation_id,
-        reason=reason,
-        answer=business.answer,
-        output=business.output,
-        partial=None if done else folded.partial(),
-        spent=folded.spent,
-        budget=p.budget,
-        proposal=folded.proposal(),
-        question=p.question,
-        cause=cause,
-        effects=tuple(business.effects.values()),
-        history=folded.history(),
-        state_version=p.seq,
-    )

@@ -9,20 +9,29 @@ from __future__ import annotations
 from typing import assert_never
 
 from loopwright.protocol import (
+    NO_USAGE,
+    NOBODY,
     TABLE,
     AlreadyDecidedError,
     Answer,
     AnswerApproval,
     ApprovalDecided,
+    ApprovalExpiredError,
+    ApprovalRequested,
     Assessed,
+    AttemptFailed,
     CallAnswer,
     CallId,
     Cancel,
+    ChildRested,
     CommitFailed,
     Committed,
+    Compacted,
     Decided,
     DecideFailed,
+    DecideInstead,
     Executed,
+    Expire,
     Found,
     Grant,
     Input,
@@ -33,6 +42,7 @@ from loopwright.protocol import (
     Observed,
     OpenTurn,
     Output,
+    Proposal,
     ProtocolError,
     ProtocolViolation,
     Reason,
@@ -44,16 +54,20 @@ from loopwright.protocol import (
     Settle,
     Start,
     Tick,
+    TurnProposed,
     UnknownProposalError,
     Validated,
+    Verified,
+    Wake,
 )
 
 from .._clock import Instant
 from ._settling import Settling
 
-_PLACED = frozenset({Start, Recover, Grant, Settle})
+_FROM_PEOPLE = frozenset({Grant, Settle, DecideInstead, Expire, Wake})
+_PLACED = frozenset({Start, Recover, *_FROM_PEOPLE})
 """What is out of place in some states that take it."""
-_REQUESTS = (Cancel, Answer, Settle, Grant, Recover)
+_REQUESTS = (Cancel, Answer, Settle, Grant, Recover, DecideInstead, Expire, Wake)
 """What is asked for without knowing where the invocation has come to meanwhile."""
 
 
@@ -90,12 +104,20 @@ class Machine(Settling):
                 self._on_committed()
             case Decided():
                 self._on_decided(message)
+            case AttemptFailed():
+                self._on_attempt_failed(message)
             case Validated():
                 self._on_validated(message)
             case Assessed():
                 self._on_assessed(message)
             case Observed():
                 self._on_observed(message)
+            case ChildRested():
+                self._on_child_rested(message)
+            case Verified():
+                self._on_verified(message)
+            case Compacted():
+                self._on_compacted(message)
             case Tick():
                 self._on_tick()
             case Start():
@@ -110,6 +132,12 @@ class Machine(Settling):
                 self._on_answer(message)
             case Grant():
                 self._on_grant(message)
+            case DecideInstead():
+                self._on_decide_instead(message)
+            case Expire():
+                self._on_expire(message)
+            case Wake():
+                self._on_wake(message)
             case DecideFailed():
                 self._on_decide_failed(message)
             case NotDispatched():
@@ -142,8 +170,17 @@ class Machine(Settling):
                 return message.attempt_id not in batch.asking
             case Committed():
                 return not self._outstanding or self._outstanding[0].last_seq != message.last_seq
-            case Decided() | DecideFailed():
+            case Decided() | AttemptFailed() | DecideFailed():
                 return message.turn != self._deciding
+            case ChildRested():
+                batch = self._batch
+                if batch is None or message.turn != self.turn:
+                    return True
+                return message.attempt_id not in {*batch.running, *batch.asking}
+            case Verified():
+                return (message.turn, message.number) != (self.turn, self._verifying)
+            case Compacted():
+                return message.turn != self._compacting
             case Validated():
                 return message.turn != self._validating
             case Assessed():
@@ -164,7 +201,7 @@ class Machine(Settling):
         return (
             kind is Start
             or (kind is Recover and self.folded.protocol.seq == 0)
-            or ((kind is Grant or kind is Settle) and self._store_lost)
+            or (kind in _FROM_PEOPLE and self._store_lost)
         )
 
     def _refusal(self, message: Input) -> ProtocolError:
@@ -196,8 +233,9 @@ class Machine(Settling):
         for entry in done.entries:
             self.folded.apply(entry)
         if self.folded.protocol.turn >= self.turn:
-            # What was known of its writes is durable now.
+            # What was known of its writes is durable now, and its reply is history.
             self._known.clear()
+            self._proposal = None
         self.turn = self.folded.protocol.turn + 1
         if self.state is RunState.CANCELLING:
             self._stopped()
@@ -223,7 +261,10 @@ class Machine(Settling):
             self._approval_until = None
             open_turn = self.folded.protocol.open
             if open_turn is not None and open_turn.request is not None:
-                self._suspend_for_approval([], open_turn.request.digest)
+                if self._expired(open_turn.request):
+                    self._expire(open_turn, NOBODY)
+                else:
+                    self._suspend_for_approval([], open_turn.request.digest)
 
     # ------------------------------------------------------------ what people say
     def _on_grant(self, message: Grant) -> None:
@@ -234,13 +275,18 @@ class Machine(Settling):
         if reason is None or not reason.resumable:
             msg = f"invocation {self.invocation_id} ended with {reason}, which can't be resumed"
             raise InvocationStateError(msg)
+        self._check_free()
         self._enter(RunState.COMPACT_OR_SAVE)
         resumed = Resumed(message.by, self._now.wall, grant=message.budget)
         self._commit([resumed], self._go_on, self._head(None))
 
     def _on_answer(self, message: Answer) -> None:
-        if self.folded.protocol.reason is not Reason.CLARIFICATION_REQUIRED:
-            reason = self.folded.protocol.reason
+        p = self.folded.protocol
+        if p.open is not None and (children := p.open.children()):
+            msg = f"invocation {self.invocation_id} waits for its child {children[0]}: answer that"
+            raise InvocationStateError(msg)
+        if p.reason is not Reason.CLARIFICATION_REQUIRED:
+            reason = p.reason
             waits = (
                 "an approval" if reason is Reason.APPROVAL_REQUIRED else f"something else: {reason}"
             )
@@ -250,10 +296,74 @@ class Machine(Settling):
         resumed = Resumed(message.by, self._now.wall, answer=message.text)
         self._commit([resumed], self._go_on, self._head(None))
 
+    def _on_decide_instead(self, message: DecideInstead) -> None:
+        """A person takes one step: it is a turn like any other, and costs no tokens."""
+        p = self.folded.protocol
+        where = f"invocation {self.invocation_id}"
+        if p.open is not None:
+            msg = f"{where} is in the middle of turn {p.open.number}; finish that first: {p.reason}"
+            raise InvocationStateError(msg)
+        self._check_free()
+        self._enter(RunState.COMPACT_OR_SAVE)
+        digest = self.folded.context_digest
+        proposal = Proposal(message.decision, NO_USAGE, context_digest=digest, by=message.by)
+        now = self._now.wall
+        records: list[Record] = [Resumed(message.by, now), TurnProposed(self.turn, proposal, now)]
+        self._commit(records, self._go_on, self._head(None))
+
+    def _check_free(self) -> None:
+        """Refuse to let a child go on after its end: its parent has its account, and has closed it."""
+        parent = self.started.parent
+        if parent is not None and self.folded.protocol.status == "ended":
+            msg = (
+                f"invocation {self.invocation_id} is a child and over; "
+                f"have its parent {parent.invocation_id} call again"
+            )
+            raise InvocationStateError(msg)
+
+    def _on_wake(self, message: Wake) -> None:
+        p = self.folded.protocol
+        if p.open is None or message.child not in p.open.children():
+            msg = f"invocation {self.invocation_id} does not wait for child {message.child}"
+            raise InvocationStateError(msg)
+        self._enter(RunState.COMPACT_OR_SAVE)
+        resumed = Resumed(NOBODY, self._now.wall)
+        self._commit([resumed], self._go_on, self._head(None))
+
+    def _expired(self, request: ApprovalRequested) -> bool:
+        return request.expires_at is not None and self._now.wall >= request.expires_at
+
+    def _on_expire(self, message: Expire) -> None:
+        turn = self.folded.protocol.open
+        if turn is None or turn.request is None or not turn.unanswered() or self._answering:
+            msg = f"invocation {self.invocation_id}: no proposal is waiting for an answer"
+            raise InvocationStateError(msg)
+        if not self._expired(turn.request):
+            msg = f"invocation {self.invocation_id}: its proposal has not expired"
+            raise InvocationStateError(msg)
+        self._expire(turn, message.by)
+
+    def _expire(self, turn: OpenTurn, by: str) -> None:
+        """Nobody has answered in time, which is no human's no: refuse, and let it go on."""
+        assert turn.request is not None
+        calls = turn.unanswered()
+        answers = tuple([CallAnswer(call_id, approved=False) for call_id in calls])
+        digest, now = turn.request.digest, self._now.wall
+        records: list[Record] = [ApprovalDecided(self.turn, digest, answers, by, now, expired=True)]
+        self._answering |= set(calls)
+        suspended = self._suspending or self.folded.protocol.status == "suspended"
+        if suspended:
+            records.append(Resumed(by, now))
+        self._enter(RunState.WAIT_APPROVAL)
+        self._commit(records, self._answered, self._head(None) if suspended else None)
+
     def _on_answer_approval(self, message: AnswerApproval) -> None:
         turn = self.folded.protocol.open
         if turn is None or turn.request is None or turn.request.digest != message.digest:
             raise self._refusal(message)
+        if self._expired(turn.request):
+            msg = f"invocation {self.invocation_id}: this proposal has expired; nothing of it runs"
+            raise ApprovalExpiredError(msg)
         calls = self._answerable(turn, message)
         answered = ApprovalDecided(
             self.turn,

@@ -32,10 +32,15 @@ def remains(
             PlannedCall(call.call_id, call.tool_name, Effect.READ, {})
             if last is None
             else PlannedCall(
-                call.call_id, call.tool_name, last.effect, last.arguments, last.effect_key
+                call.call_id,
+                call.tool_name,
+                last.effect,
+                last.arguments,
+                last.effect_key,
+                child=None if last.reserved is None else last.tool_name,
             )
         )
-    plan = Plan(tuple(planned), (tuple(range(len(planned))),), b"", fault=fault)
+    plan = Plan(tuple(planned), (tuple(range(len(planned))),), fault=fault)
     batch = Batch(plan, open_turn, known, max_attempts=0)
     batch.stop()
     return batch

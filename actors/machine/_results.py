@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import Final
 
 from loopwright.protocol import (
     UNSETTLED,
     CallId,
+    Delivery,
     Effect,
     EffectEntry,
     EffectKey,
     ErrorCategory,
+    InvocationStarted,
+    OpenTurn,
+    Plan,
     PlannedCall,
     ResultStatus,
     ToolError,
@@ -160,3 +165,58 @@ def _named(entry: EffectEntry) -> str:
 def _refusal(call: PlannedCall, category: ErrorCategory, kind: str, text: str) -> ToolResult:
     error = ToolError(category, kind, text)
     return ToolResult(call.call_id, call.tool_name, ResultStatus.NOT_STARTED, error=error)
+
+
+def as_dispatched(plan: Plan, before: OpenTurn) -> Plan:
+    """Keep what a write was dispatched as: key and arguments, and the class if it allows less."""
+    return plan._replace(
+        calls=tuple(
+            call
+            if (last := before.dispatched.get(call.call_id)) is None
+            else call._replace(
+                effect=call.effect.stricter(last.effect),
+                arguments=last.arguments,
+                effect_key=last.effect_key,
+                outbox=None,
+            )
+            for call in plan.calls
+        )
+    )
+
+
+def edited(call: PlannedCall, result: ToolResult) -> ToolResult:
+    """Say what it ran with, where that is not what was proposed."""
+    return replace(result, arguments=call.arguments) if call.edited else result
+
+
+def with_effect(refused: ToolResult, call: PlannedCall, attempts: int) -> ToolResult:
+    """Say of a write that may not run again that it has not taken effect."""
+    return replace(refused, effect_key=call.effect_key, effect="not_applied", attempts=attempts)
+
+
+def deliveries(
+    plan: Plan,
+    results: Mapping[CallId, ToolResult],
+    started: InvocationStarted,
+    agent: str,
+    turn: int,
+) -> tuple[Delivery, ...]:
+    """List what goes into the outbox with the commit of this turn."""
+    return tuple(
+        Delivery(
+            started.invocation_id,
+            agent,
+            turn,
+            call.call_id,
+            call.tool_name,
+            call.effect,
+            call.effect_key,
+            call.arguments,
+            started.principal,
+            call.outbox,
+        )
+        for call in plan.calls
+        if call.outbox is not None
+        and call.effect_key is not None
+        and results[call.call_id].effect == "prepared"
+    )

@@ -10,6 +10,7 @@ from functools import partial
 
 from loopwright.protocol import (
     RECONCILER,
+    WAITS_FOR_CHILD,
     AlreadyDecidedError,
     CallId,
     EffectEntry,
@@ -62,16 +63,6 @@ class Settling(Turns):
             self._drain()
         else:
             self._carry_on(batch)
-
-    def _carry_on(self, batch: Batch) -> None:
-        """Go on with the batch, once nobody is asked any more and everything is known."""
-        if batch.asking:
-            return
-        if batch.unknown:
-            self._reconcile(batch)
-            return
-        self._enter(RunState.EXECUTE_TOOL)
-        self._advance(batch)
 
     def _go_on(self) -> None:
         """Take up the thread: an open turn is judged again, as policy is today."""
@@ -135,6 +126,11 @@ class Settling(Turns):
             waiting += [result.call_id for result in batch.unknown.values()]
         return [call for call in waiting if (before.number, call) not in self._settling]
 
+    def _owed(self, before: OpenTurn) -> list[CallId]:
+        """Those of them that do not stand for a child, which comes to a word by itself."""
+        children = [r.call_id for r in before.results.values() if r.child is not None]
+        return [call for call in self._waiting(before) if call not in children]
+
     def _past_effect(self, message: Settle) -> EffectEntry | None:
         """Find the last write of a committed turn that is meant, and unknown, or in the outbox.
 
@@ -176,7 +172,7 @@ class Settling(Turns):
             # The suspension is still on its way; should it be cancelled, that is its result.
             batch.found(index, word.found, by_person=True, stop=True)
         records: list[Record] = [word]
-        if not self._waiting(before):
+        if not self._owed(before):
             records.append(Resumed(word.by, self._now.wall))
             head = self._head(None)
         elif self.folded.protocol.status == "suspended":
@@ -235,10 +231,12 @@ class Settling(Turns):
         p, proposal = self.folded.protocol, self.folded.proposal()
         assert p.reason is not None
         detail = p.question if proposal is None else proposal.digest
-        if p.reason is Reason.RECONCILIATION_REQUIRED and p.open is not None:
-            detail = unknown_calls(
-                (call, p.open.dispatched[call].tool_name) for call in self._waiting(p.open)
-            )
+        if p.open is not None and proposal is None:
+            owed, children = self._owed(p.open), p.open.children()
+            if owed:
+                detail = unknown_calls((call, p.open.dispatched[call].tool_name) for call in owed)
+            elif children:
+                detail = f"{WAITS_FOR_CHILD}{children[0]}"
         return self._head(p.reason, detail)
 
     def _nothing_to_settle(self, message: Settle) -> InvocationStateError:

@@ -10,24 +10,28 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from loopwright.protocol import (
+    AttemptId,
     CallCompleted,
     Cancel,
     CancelDecide,
     CancelRequested,
+    CancelVerify,
     CommitFailed,
     EffectReconciled,
     Interrupt,
     NotDispatched,
+    OpenTurn,
+    PlannedCall,
     Reason,
     Reconcile,
     Record,
-    RequestApproval,
     ResultStatus,
     RunState,
     ServiceFailed,
-    ToolCalls,
     ToolResult,
     TurnCommitted,
+    TurnProposed,
+    calls_of,
 )
 
 from ._batch import Batch
@@ -136,7 +140,7 @@ class Stopping(Core):
         self._grace_until = self._now.monotonic + (0.0 if hard else self._policy.cancel_grace)
         self._linger_due = self._approval_until = self._retry_due = None
         self._asked = hard
-        self._validating = self._assessing = self._observing = None
+        self._validating = self._assessing = self._observing = self._compacting = None
         if self._batch is not None:
             self._batch.stop()
         self._interrupt(writes=hard)
@@ -150,22 +154,36 @@ class Stopping(Core):
     def _take_open_turn(self) -> None:
         """Know the calls of an interrupted turn, also of one that was never planned here."""
         before = self.folded.protocol.open
+        if before is None and self._proposal is not None:
+            before = OpenTurn(self.turn, self._proposal)
         if self._batch is not None or before is None:
             return
-        if isinstance(before.proposal.decision, ToolCalls | RequestApproval):
-            self._batch = remains(before.proposal.decision.calls, before, self._known)
+        if calls := calls_of(before.proposal.decision):
+            self._batch = remains(calls, before, self._known)
             self._proposal = before.proposal
 
     def _interrupt(self, *, writes: bool) -> None:
         if self._deciding is not None:
             self._out.append(CancelDecide(self.invocation_id, self._deciding))
+        if self._verifying is not None:
+            self._verifying = None
+            self._out.append(CancelVerify(self.invocation_id, self.turn))
         if self._batch is None:
             return
         for name, index in self._batch.running.items():
             call = self._batch.plan.calls[index]
             # A write that has begun is left to report; one that waits for its turn must not begin.
-            begun = writes or not call.effect.is_write
-            self._out.append(Interrupt(self.invocation_id, self.turn, name, call.tool_name, begun))
+            # A child is told to stop, and reports once it has; unless its parent goes on elsewhere.
+            begun = writes or call.child is not None or not call.effect.is_write
+            self._tell(name, call, begun=begun)
+        for name, index in self._batch.asking.items():
+            call = self._batch.plan.calls[index]
+            if call.child is not None:
+                self._tell(name, call, begun=True)
+
+    def _tell(self, name: AttemptId, call: PlannedCall, *, begun: bool) -> None:
+        tool, detach = call.tool_name, self._store_lost
+        self._out.append(Interrupt(self.invocation_id, self.turn, name, tool, begun, detach))
 
     def _grace_over(self) -> None:
         """Wait no longer: what has not reported by now is interrupted and given up."""
@@ -217,27 +235,35 @@ class Stopping(Core):
                 return
         records: list[Record] = [told] if told is not None else []
         if self._batch is not None and self._proposal is not None:
+            for name, call in self._batch.waiting_children():
+                # Nobody waits for it any more, but it must not wait either.
+                self._reconcile_call(name, call, stop=True)
             self._batch.give_up_asking()
             records += [*self._notices(), *self._said(), self._committed_turn(self._batch)]
             self._batch = None
+        elif self._proposal is not None and not self._proposed:
+            # It was paid for; should it be resumed, it is judged then.
+            records += [*self._notices(), TurnProposed(self.turn, self._proposal, self._now.wall)]
         self._end(reason, records=records, cause=cause)
 
     def _ask(self, batch: Batch) -> bool:
         """Ask the owners of the data what became of writes; whether there was anybody to ask."""
-        asked = list(batch.ask())
+        stop = self.state is RunState.CANCELLING
+        asked = list(batch.ask(stop=stop))
         for name, call in asked:
-            assert call.effect_key is not None
-            self._out.append(
-                Reconcile(
-                    self.invocation_id,
-                    self.turn,
-                    call.call_id,
-                    name,
-                    call.tool_name,
-                    call.effect_key,
-                )
-            )
+            self._reconcile_call(name, call, stop=stop)
         return bool(asked)
+
+    def _reconcile_call(self, name: AttemptId, call: PlannedCall, *, stop: bool) -> None:
+        assert call.effect_key is not None
+        identity, turn = self.invocation_id, self.turn
+        self._out.append(
+            Reconcile(identity, turn, call.call_id, name, call.tool_name, call.effect_key, stop)
+        )
+
+    def _completed(self, batch: Batch) -> list[CallCompleted]:
+        """Results of the open turn that no record holds yet."""
+        return [CallCompleted(self.turn, r, self._now.wall) for r in batch.unjournaled()]
 
     def _said(self) -> list[EffectReconciled]:
         """What was said of writes and no record holds yet."""

@@ -10,97 +10,67 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 
-from loopwright.policy import backoff, fits_tool_calls, soft_stop_due, soft_stop_notice, used_up
+from loopwright.policy import Left, allowance, backoff, child_budget, fits_tool_calls, reserve
 from loopwright.protocol import (
+    WAITS_FOR_CHILD,
     Accepted,
     ApprovalRequested,
     Assess,
     Assessed,
-    CallCompleted,
+    Budget,
     CallDispatched,
     CannotContinue,
+    ChildRested,
     Clarification,
-    Decide,
     Decided,
-    DecideFailed,
     Decision,
-    Delivery,
     EffectKey,
     Execute,
     Executed,
     Fault,
     Faulty,
     Final,
+    Handoff,
     JsonValue,
     Malformed,
     NeedsApproval,
-    Observe,
     Observed,
     Plan,
+    PlannedCall,
     Proposal,
     ProposalDigest,
     Reason,
     Record,
-    RequestApproval,
+    Reserved,
     RunState,
-    Stalled,
-    ToolCalls,
-    TurnCommitted,
-    TurnProposed,
+    ToolAccess,
     Validate,
     Validated,
+    calls_of,
     raw_text,
 )
 
 from ._batch import Batch
+from ._concluding import Concluding, waiting_reason
 from ._core import LINGER
 from ._remains import remains
 from ._results import unknown_calls, withheld
-from ._stopping import Stopping
 
 RETRY_FIRST = 0.1
 """Seconds before a write of unknown outcome is sent again; doubled for each further attempt."""
 RETRY_LONGEST = 5.0
 
 
-class Turns(Stopping):
+class Turns(Concluding):
     """The part of the machine that takes one turn after the other."""
 
     __slots__ = ()
 
-    # ------------------------------------------------------------ asking the model
-    def _prepare(self) -> None:
-        """Gate, then ask the model: the only place where a model call begins."""
-        self._enter(RunState.PREPARE_CONTEXT)
-        folded, budget, spent = self.folded, self.folded.protocol.budget, self._spent()
-        self._proposal, self._batch, self._proposed = None, None, False
-        self._linger_due = self._retry_due = None
-        left = None if self._deadline is None else self._deadline - self._now.monotonic
-        reason = used_up(budget, spent, left)
-        if reason is not None:
-            self._enter(RunState.COMPACT_OR_SAVE)
-            self._end(reason, cause=f"no further model call: {reason}")
-            return
-        if not folded.protocol.soft_stopped and soft_stop_due(budget, spent):
-            self._notice = soft_stop_notice(budget, spent)
-        self._deciding = self.turn
-        self._enter(RunState.MODEL_THINKING)
-        self._out.append(
-            Decide(
-                self.invocation_id,
-                self.turn,
-                folded.business.goal,
-                folded.history(),
-                self.started.principal,
-                self._notice,
-                folded.business.metadata,
-                folded.context_chars,
-            )
-        )
-
+    # ------------------------------------------------------------ judging what it said
     def _on_decided(self, message: Decided) -> None:
         self._deciding = None
         if self.state is RunState.CANCELLING:
+            self._charge(message, "discarded", "its reply came after the stop")
             self._drain()
             return
         self._proposal = Proposal(
@@ -110,6 +80,7 @@ class Turns(Stopping):
             message.response_id,
             message.attempts,
             self.folded.context_digest,
+            cost=self._cost(message.endpoint, message.usage),
         )
         self._enter(RunState.DECIDE_ACTION)
         if isinstance(message.decision, Malformed):
@@ -117,15 +88,6 @@ class Turns(Stopping):
         else:
             self._validate(message.decision)
 
-    def _on_decide_failed(self, message: DecideFailed) -> None:
-        self._deciding = None
-        if self.state is RunState.CANCELLING:
-            self._drain()
-            return
-        self._enter(RunState.COMPACT_OR_SAVE)
-        self._end(Reason.MODEL_ERROR, cause=message.error)
-
-    # ------------------------------------------------------------ judging what it said
     def _validate(self, decision: Decision) -> None:
         self._validating = self.turn
         before = self.folded.protocol.open
@@ -141,8 +103,29 @@ class Turns(Stopping):
                 denied,
                 request.digest if request is not None else None,
                 before.edits() if before is not None else {},
+                # Whether a person may have denied calls after all is that person's business.
+                frozenset() if self._open_proposal.by else self.folded.protocol.denied,
+                self._tool_access(),
+                self.folded.business.metadata,
+                before.expired() if before is not None else frozenset(),
             )
         )
+
+    def _tool_access(self) -> ToolAccess:
+        """Which tools this decision may use, near the end of a budget."""
+        if self._open_proposal.by:
+            return "all"
+        if self._tools is None:
+            # Taken over in the middle of its turn.
+            p = self.folded.protocol
+            self._tools = allowance(
+                p.budget,
+                self._spent(),
+                until=None,
+                soft_stop=self._policy.soft_stop,
+                stopped=p.soft_stopped,
+            ).tools
+        return self._tools
 
     def _on_validated(self, message: Validated) -> None:
         self._validating = None
@@ -159,8 +142,9 @@ class Turns(Stopping):
         """A sound batch: does it fit the budget, and does it lead anywhere?"""
         if plan.verdicts:
             self._proposal = replace(self._open_proposal, verdicts=plan.verdicts)
-        runnable = sum(call.refused is None for call in plan.calls)
-        if not fits_tool_calls(self.folded.protocol.budget, self._spent(), runnable):
+        runnable, budget = plan.runnable, self.folded.protocol.budget
+        limited = budget.max_tool_calls is not None
+        if limited and not fits_tool_calls(budget, self._spent(), runnable):
             cause = f"{runnable} more tool calls do not fit the budget"
             self._end_unstarted(plan, Reason.TOOL_BUDGET_EXHAUSTED, cause)
         elif (over := self._out_of_time()) is not None:
@@ -169,15 +153,18 @@ class Turns(Stopping):
             self._go_ahead()
         else:
             self._assessing = self.turn
-            self._out.append(Assess(self.turn, plan.fingerprint))
+            self._out.append(Assess(self.turn, calls_of(self._open_proposal.decision)))
 
     def _on_assessed(self, message: Assessed) -> None:
         self._assessing = None
         verdict = self._verdict
         if message.stalled is None or verdict is None or verdict.plan is None:
             self._go_ahead()
-        else:
-            self._end_unstarted(verdict.plan, Reason.NO_PROGRESS, _evidence(message.stalled))
+            return
+        batch = Batch(verdict.plan, self.folded.protocol.open, self._known)
+        batch.stop()
+        self._enter(RunState.COMPACT_OR_SAVE)
+        self._stall(message.stalled, [*self._notices(), self._committed_turn(batch)])
 
     def _go_ahead(self) -> None:
         verdict, self._verdict = self._verdict, None
@@ -187,13 +174,20 @@ class Turns(Stopping):
             self._execute(verdict.plan)
 
     def _conclude(self, output: JsonValue) -> None:
-        """A decision without calls: the end, a question, or giving up."""
-        self._enter(RunState.COMPACT_OR_SAVE)
+        """A decision without calls: the end, a question, giving up, or another agent."""
         decision = self._open_proposal.decision
+        if isinstance(decision, Final) and self._terms[self.folded.protocol.agent].verifiers:
+            self._verify(output)
+            return
+        self._enter(RunState.COMPACT_OR_SAVE)
+        if isinstance(decision, Handoff):
+            self._save(self._committed_turn())
+            return
+        if isinstance(decision, Final):
+            self._complete([], decision, output)
+            return
         records: list[Record] = [*self._notices(), self._committed_turn()]
         match decision:
-            case Final(answer=answer):
-                self._end(Reason.COMPLETED, records=records, answer=answer, output=output)
             case Clarification(question=question):
                 self._suspend(Reason.CLARIFICATION_REQUIRED, records, question=question)
             case CannotContinue(code=code, reason=reason):
@@ -207,8 +201,9 @@ class Turns(Stopping):
         A turn that was taken over keeps its calls: some of them may have run.
         """
         before, proposal = self.folded.protocol.open, self._open_proposal
-        if before is not None and isinstance(proposal.decision, ToolCalls | RequestApproval):
-            self._run(remains(proposal.decision.calls, before, self._known, problem))
+        calls = calls_of(proposal.decision)
+        if before is not None and calls:
+            self._run(remains(calls, before, self._known, problem))
             return
         if not isinstance(proposal.decision, Malformed):
             refused = Malformed(problem, raw_text(proposal.decision))
@@ -219,9 +214,10 @@ class Turns(Stopping):
     # ------------------------------------------------------------ asking a human
     def _request_approval(self, verdict: NeedsApproval) -> None:
         self._enter(RunState.WAIT_APPROVAL)
-        records = self._write_ahead(
-            [ApprovalRequested(self.turn, verdict.digest, verdict.asks, self._now.wall)]
-        )
+        now, expires = self._now.wall, self._policy.approval_expires
+        until = None if expires is None else now + expires
+        asked = ApprovalRequested(self.turn, verdict.digest, verdict.asks, now, until)
+        records = self._write_ahead([asked])
         if self._policy.approval_grace:
             self._commit(records, self._await_answer)
         else:
@@ -229,7 +225,9 @@ class Turns(Stopping):
 
     def _await_answer(self) -> None:
         self._pause_activity()
-        self._approval_until = self._now.monotonic + self._policy.approval_grace
+        grace, expires = self._policy.approval_grace, self._policy.approval_expires
+        wait = grace if expires is None else min(grace, expires)
+        self._approval_until = self._now.monotonic + wait
 
     def _suspend_for_approval(self, records: Sequence[Record], digest: ProposalDigest) -> None:
         self._suspending = True
@@ -284,6 +282,7 @@ class Turns(Stopping):
         if refusal is not None:
             batch.refuse(index, refusal)
             return
+        reserved = self._reserve(batch, index)
         attempt = batch.prepare(index)
         dispatched = CallDispatched(
             self.turn,
@@ -294,8 +293,38 @@ class Turns(Stopping):
             call.effect_key or EffectKey(""),
             self._now.wall,
             call.effect,
+            reserved,
         )
         self._commit(self._write_ahead([dispatched]), partial(self._dispatch, batch, index))
+
+    def _reserve(self, batch: Batch, index: int) -> Reserved | None:
+        """Keep aside what a child and its own may use, so that the whole tree fits the budget."""
+        plan = batch.plan
+        call = plan.calls[index]
+        if call.child is None:
+            return None
+        if call.call_id not in batch.reserved:
+            budget, spent = self.folded.protocol.budget, self._spent()
+            mine = plan.runnable
+            left = Left.of(budget, spent._replace(tool_calls=spent.tool_calls + mine))
+            own = self._terms[self.folded.protocol.agent].children[call.tool_name]
+            at_once = next(stage for stage in plan.stages if index in stage)
+            siblings = sum(
+                plan.calls[i].child is not None and plan.calls[i].call_id not in batch.reserved
+                for i in at_once
+            )
+            batch.reserved[call.call_id] = reserve(own, left, siblings)
+        return batch.reserved[call.call_id]
+
+    def _childs_budget(self, batch: Batch, call: PlannedCall) -> Budget | None:
+        """The limits a child is started with: its agent's, within what its parent has for it."""
+        if call.child is None:
+            return None
+        budget = self.folded.protocol.budget
+        own = self._terms[self.folded.protocol.agent].children[call.tool_name]
+        limit = budget.max_active_seconds
+        left = None if limit is None else limit - self._active_seconds()
+        return child_budget(own, batch.reserved[call.call_id], budget.deadline, left)
 
     def _dispatch(self, batch: Batch, index: int) -> None:
         call = batch.plan.calls[index]
@@ -313,8 +342,34 @@ class Turns(Stopping):
                 call.effect_key,
                 self.started.principal,
                 self._lease,
+                self._childs_budget(batch, call),
+                self._until,
             )
         )
+
+    def _on_child_rested(self, message: ChildRested) -> None:
+        batch = self._batch
+        assert batch is not None
+        batch.rested(message.attempt_id, message.result)
+        if self.state is RunState.CANCELLING:
+            batch.stop()
+            self._drain()
+        elif self.state is RunState.RECONCILE:
+            self._carry_on(batch)
+        else:
+            if self._linger_due is None:
+                self._linger_due = self._now.monotonic + LINGER
+            self._advance(batch)
+
+    def _carry_on(self, batch: Batch) -> None:
+        """Go on with the batch, once nobody is asked any more and everything is known."""
+        if batch.asking:
+            return
+        if batch.unknown:
+            self._reconcile(batch)
+            return
+        self._enter(RunState.EXECUTE_TOOL)
+        self._advance(batch)
 
     def _on_executed(self, message: Executed) -> None:
         batch = self._batch
@@ -339,54 +394,22 @@ class Turns(Stopping):
         if batch.asking or self._ask(batch):
             return
         self._suspending = True
-        detail = unknown_calls((r.call_id, r.tool_name) for r in batch.unknown.values())
-        self._suspend(Reason.RECONCILIATION_REQUIRED, self._write_ahead(), detail=detail)
+        unknown = tuple(batch.unknown.values())
+        reason, own = waiting_reason(unknown), [r for r in unknown if r.child is None]
+        detail = unknown_calls((r.call_id, r.tool_name) for r in own)
+        if not own and unknown[0].child is not None:
+            detail = f"{WAITS_FOR_CHILD}{unknown[0].child.invocation_id}"
+        self._suspend(reason, self._write_ahead(), detail=detail)
 
-    # ------------------------------------------------------------ saving
-    def _write_ahead(self, extra: Sequence[Record] = ()) -> list[Record]:
-        """What is known of the open turn and no record holds yet, then `extra`."""
-        self._linger_due = None
-        records: list[Record] = [*self._notices()]
-        if not self._proposed:
-            self._proposed = True
-            records.append(TurnProposed(self.turn, self._open_proposal, self._now.wall))
-        if self._batch is not None:
-            records += [
-                CallCompleted(self.turn, result, self._now.wall)
-                for result in self._batch.unjournaled()
-            ]
-        return [*records, *self._said(), *extra]
-
-    def _save(self, turn: TurnCommitted, batch: Batch | None = None) -> None:
-        """Commit the turn; too many faults in a row end the invocation with it."""
-        self._batch, self._linger_due = None, None
-        records: list[Record] = [*self._notices(), *self._said(), turn]
-        if turn.fault is not None and self._unforgivable(turn.fault):
-            self._end(Reason.INVALID_DECISION, records=records, cause=turn.fault.problem)
-        else:
-            outbox: tuple[Delivery, ...] = ()
-            if batch is not None and batch.queued:
-                outbox = batch.deliveries(self.started, turn.turn)
-            self._commit(records, partial(self._saved, batch), outbox=outbox)
-
-    def _unforgivable(self, fault: Fault) -> bool:
-        p, policy = self.folded.protocol, self._policy
-        decisions = p.faulty_decisions + 1 if fault.level == "decision" else 0
-        return decisions > policy.max_repairs or p.faulty_turns + 1 >= policy.max_faulty_turns
-
-    def _saved(self, batch: Batch | None) -> None:
-        if batch is None:
-            self._prepare()
-            return
-        self._observing = self.folded.protocol.turn
-        self._out.append(Observe(self._observing, batch.plan.fingerprint, batch.in_order()))
-
+    # ------------------------------------------------------------ progress
     def _on_observed(self, message: Observed) -> None:
         self._observing = None
-        if message.stalled is None:
-            self._prepare()
-        else:
-            self._end(Reason.NO_PROGRESS, cause=_evidence(message.stalled))
+        if message.stalled is not None:
+            self._stall(message.stalled, [])
+            return
+        if message.nudge is not None:
+            self._nudge(message.nudge)
+        self._continue()
 
     def _end_unstarted(self, plan: Plan, reason: Reason, cause: str) -> None:
         """End before anything of the batch starts: each call gets a result that says so."""
@@ -400,7 +423,3 @@ class Turns(Stopping):
         self._enter(RunState.COMPACT_OR_SAVE)
         records: list[Record] = [*self._notices(), self._committed_turn(batch)]
         self._end(reason, records=records, cause=cause)
-
-
-def _evidence(stalled: Stalled) -> str:
-    return f"{stalled.signal}: {stalled.evidence}"

@@ -1,145 +1,291 @@
-"""The Decider: one per agent, shared by all its invocations. It alone calls the model."""
+"""The Decider: one per agent, shared by all its invocations. It alone calls the models.
+
+Each model of a chain gets its retries before the next one is asked. An attempt is one task;
+between two attempts there is only a timer. Every failed attempt is told before anything is waited
+for, so that it is journaled and charged.
+"""
 
 from __future__ import annotations
 
 import asyncio
-from typing import Any, TypeAlias
+import random
+from collections.abc import Callable
+from functools import partial
+from operator import attrgetter
+from typing import Any, Final, TypeAlias
 
+from loopwright.policy import Failure, classify, seconds_after
 from loopwright.protocol import (
+    NO_USAGE,
+    AttemptFailed,
     CancelDecide,
     Decide,
     Decided,
     DecideFailed,
-    Decision,
+    Input,
     InvocationId,
-    Malformed,
-    ModelReply,
-    ModelRequest,
-    RemoteProtocolError,
+    ModelErrorKind,
     Usage,
-    parse_decision,
-    raw_text,
 )
 
 from .._agent import Agent
+from .._clock import Clock, Instant, Timer
+from .._models import Endpoint, endpoints_of
 from .._work import Work, described, first_cause, passes_through
 from ..kernel import ActorRef, Request
-from ._service import Service, answer_last
+from ._asking import Asking
+from ._breakers import Breakers
+from ._replies import checked, decision_of, estimated, is_usage
+from ._requests import Requests
+from ._service import Service, answer, answer_last
 
 _Key: TypeAlias = tuple[InvocationId, int]
-_CHARS_PER_TOKEN = 4
-"""A usual ratio for English text; only used where a model reports no usage."""
+_Say: TypeAlias = Callable[[ActorRef[Any], Input], None]
+
+REPLY_TOKENS: Final = 1_000
+"""What a reply is taken to need where it is asked whether a model can hold a request."""
+_CANCELLED: Final = "the model call was cancelled"
+_RETRIED: Final = (ModelErrorKind.TRANSIENT, ModelErrorKind.RATE_LIMITED)
 
 
 class Decider(Service[Decide | CancelDecide]):
-    """Asks one agent's model, and parses what it says at the edge."""
+    """Asks one agent's models, and parses what they say at the edge.
 
-    def __init__(self, agent: Agent) -> None:
+    Args:
+        agent: Whose models, retries and breaker rule.
+        clock: Time.
+        breakers: Of all endpoints of the runtime.
+        random: Where jitter comes from: from 0 up to, not including, 1.
+    """
+
+    def __init__(
+        self,
+        agent: Agent,
+        clock: Clock,
+        breakers: Breakers,
+        random: Callable[[], float] = random.random,
+    ) -> None:
         super().__init__()
-        self._agent = agent
-        self._asked: dict[_Key, asyncio.Task[None]] = {}
+        self._clock = clock
+        self._breakers = breakers
+        self._random = random
+        self._retry = agent.policy.retry
+        self._breaker = agent.policy.breaker
+        self._requests = Requests(agent)
+        self._endpoints = endpoints_of(agent.model)
+        self._finishing = (
+            self._endpoints if agent.finish_model is None else endpoints_of(agent.finish_model)
+        )
+        self._asked: dict[_Key, Asking] = {}
+        self._limited: dict[Asking, None] = {}
+        """Those whose attempt has a limit, in the order in which they were begun."""
+        self._sweep_at = 0.0
+        self._sweeper: Timer | None = None
         self._work = Work()
 
     def serve(self, request: Request[Decide | CancelDecide]) -> None:
-        """Begin a model call, or give one up."""
+        """Begin to ask, or give it up."""
         order = request.message
-        key = (order.invocation_id, order.turn)
+        before = self._asked.get((order.invocation_id, order.turn))
+        if before is not None:
+            # Also where a rebuilt Supervisor asks again: nobody waits for the first one any more.
+            self._cancel(before)
         if isinstance(order, CancelDecide):
-            task = self._asked.get(key)
-            if task is not None:
-                self._work.interrupt(task)
             return
-        asked = self._ask(key, order, request.reply_to)
-        self._asked[key] = self._work.start(asked, request.context)
+        endpoints = self._finishing if order.allowance.finish else self._endpoints
+        asking = Asking(order, request.reply_to, request.context, endpoints)
+        self._asked[order.invocation_id, order.turn] = asking
+        self._next(asking)
 
     async def post_stop(self) -> None:
         """End what still runs; a model that does not obey is abandoned."""
+        for asking in tuple(self._asked.values()):
+            self._cancel(asking)
         await self._work.close()
+        for asking in self._asked.values():
+            self._let_go(asking)
+        if self._sweeper is not None:
+            self._sweeper.cancel()
 
-    async def _ask(self, key: _Key, order: Decide, reply_to: ActorRef[Any]) -> None:
-        said: Decided | DecideFailed
-        try:
-            reply = await self._agent.model.decide(self._request(order))
-            said = _decided(order, reply)
-        except asyncio.CancelledError:
-            said = DecideFailed(order.turn, "the model call was cancelled")
-        except BaseException as error:  # noqa: BLE001 - a model is foreign code
-            cause = first_cause(error)
-            if passes_through(cause, self._asked.get(key)):
-                # The loop hands on an interrupt, but not a group that holds one.
-                raise cause from None
-            said = DecideFailed(order.turn, described(cause))
-        finally:
-            self._ended(key)
-        answer_last(reply_to, said)
+    # ------------------------------------------------------------ one attempt
+    def _next(self, asking: Asking) -> None:
+        """Ask whom it is up to, unless that one cannot be asked just now."""
+        endpoint, asking.timer = asking.endpoint, None
+        asking.attempts += 1
+        asking.tries += 1
+        if not asking.affordable:
+            self._pass_over(asking, f"{endpoint.name} was not asked: the cost budget is used up")
+            return
+        entered = self._breakers.enter(endpoint.name, self._breaker)
+        if entered is None:
+            self._pass_over(asking, f"{endpoint.name} was not asked: its breaker is open")
+            return
+        asking.entered = entered
+        asking.task = self._work.start(self._attempt(asking, endpoint), asking.context)
+        self._bound(asking, endpoint)
 
-    def _ended(self, key: _Key) -> None:
+    def _bound(self, asking: Asking, endpoint: Endpoint) -> None:
+        """Limit an attempt: as the model says, and to the time there is."""
+        until, limit = asking.order.allowance.until, endpoint.timeout
+        if until is None and limit is None:
+            return
+        now = self._clock.now().monotonic
+        if until is not None:
+            left = max(0.0, until - now)
+            limit = left if limit is None or left < limit else limit
+        assert limit is not None
+        asking.limit, asking.due = limit, now + limit
+        self._limited[asking] = None
+        self._sweep_by(asking.due)
+
+    def _sweep_by(self, due: float) -> None:
+        """Look for attempts whose time is over then: one timer is for all, and is left running."""
+        if self._sweeper is not None:
+            if self._sweep_at <= due:
+                return
+            self._sweeper.cancel()
+        self._sweep_at, self._sweeper = due, self._clock.call_at(due, self._sweep)
+
+    def _sweep(self) -> None:
+        self._sweeper = None
+        now = self._clock.now().monotonic
+        for asking in sorted(self._limited, key=attrgetter("due")):
+            if asking.due > now:
+                self._sweep_by(asking.due)
+                return
+            if asking.task is not None:
+                self._timed_out(asking, asking.task)
+
+    async def _attempt(self, asking: Asking, endpoint: Endpoint) -> None:
         task = asyncio.current_task()
         assert task is not None
-        self._work.ended(task)
-        # A call that outlived its cancellation may have been asked anew meanwhile.
-        if self._asked.get(key) is task:
+        try:
+            asking.request = request = self._requests.build(asking.order, endpoint)
+            reply = checked(await endpoint.model.decide(request))
+        except BaseException as error:  # noqa: BLE001 - a model is foreign code
+            cause = first_cause(error)
+            if passes_through(cause, task):
+                # The loop hands on an interrupt, but not a group that holds one.
+                raise cause from None
+            if asking.task is task:
+                self._fell(asking, cause, answer_last)
+            return
+        finally:
+            self._work.ended(task)
+        if asking.task is not task:
+            return
+        self._breakers.succeeded(endpoint.name, asking.entered)
+        usage = reply.usage
+        if not is_usage(usage):
+            usage = estimated(self._requests.input_tokens(request), reply.decision)
+        decided = Decided(
+            asking.order.turn,
+            decision_of(reply.decision),
+            usage,
+            reply.model,
+            reply.response_id,
+            asking.attempts,
+            endpoint.name,
+        )
+        self._end(asking, decided, answer_last)
+
+    def _timed_out(self, asking: Asking, task: asyncio.Task[None]) -> None:
+        """Wait no longer for an attempt; it is told to end, and may not obey."""
+        asking.task = None
+        self._work.interrupt(task)
+        self._fell(asking, TimeoutError(f"it gave no reply within {asking.limit:g} s"), answer)
+
+    def _cancel(self, asking: Asking) -> None:
+        asking.stopped = True
+        if asking.task is None:
+            self._end(asking, DecideFailed(asking.order.turn, _CANCELLED), answer)
+            return
+        # A probe that does not obey must not keep its place.
+        self._breakers.left(asking.endpoint.name, asking.entered)
+        self._work.interrupt(asking.task)
+
+    # ------------------------------------------------------------ and what comes after it
+    def _fell(self, asking: Asking, cause: BaseException, say: _Say) -> None:
+        """An attempt has given no reply."""
+        failure, name = classify(cause), asking.endpoint.name
+        if failure.counts:
+            self._breakers.failed(name, self._breaker, asking.entered)
+        else:
+            self._breakers.left(name, asking.entered)
+        text = _CANCELLED if isinstance(cause, asyncio.CancelledError) else described(cause)
+        if asking.stopped:
+            self._end(asking, DecideFailed(asking.order.turn, text), say)
+        else:
+            self._failed(asking, failure, text, self._used(asking, cause, failure), say)
+
+    def _used(self, asking: Asking, cause: BaseException, failure: Failure) -> Usage:
+        """Say what to charge for a failed attempt: what the provider says.
+
+        One that has timed out was at work for us, and whoever says something unusable has charged.
+        """
+        if is_usage(failure.usage):
+            return failure.usage
+        if failure.usage is None and not isinstance(cause, TimeoutError):
+            return NO_USAGE
+        return Usage(self._sent(asking), 0, estimated=True)
+
+    def _sent(self, asking: Asking) -> int:
+        return 0 if asking.request is None else self._requests.input_tokens(asking.request)
+
+    def _pass_over(self, asking: Asking, text: str) -> None:
+        self._failed(asking, Failure(ModelErrorKind.UNAVAILABLE), text, NO_USAGE, answer)
+
+    def _failed(self, asking: Asking, failure: Failure, text: str, usage: Usage, say: _Say) -> None:
+        """Tell of it, then try again, ask the next one, or give up."""
+        endpoint, turn = asking.endpoint, asking.order.turn
+        self._let_go(asking)
+        asking.charge(usage)
+        if failure.kind is ModelErrorKind.CONTEXT_TOO_LONG:
+            needed = self._sent(asking) + REPLY_TOKENS
+            asking.need = max(needed, (endpoint.context_window or 0) + 1)
+        now = self._clock.now()
+        over = asking.used_up(now.monotonic)
+        wait = self._wait(asking, failure, now)
+        goes_on = wait is not None or asking.move_on(failure.kind)
+        retry_in = wait if wait is not None and over is None else 0.0
+        told = AttemptFailed(
+            turn, asking.attempts, endpoint.name, failure.kind, text, usage, retry_in
+        )
+        answer(asking.reply_to, told)
+        if not goes_on:
+            self._end(asking, DecideFailed(turn, text, failure.kind), say)
+        elif over is not None:
+            unasked = f"{asking.endpoint.name} was not asked: {over}"
+            self._end(asking, DecideFailed(turn, unasked, ModelErrorKind.UNAVAILABLE), say)
+        elif retry_in:
+            due = now.monotonic + retry_in
+            asking.timer = self._clock.call_at(due, partial(self._next, asking))
+        else:
+            self._next(asking)
+
+    def _wait(self, asking: Asking, failure: Failure, now: Instant) -> float | None:
+        """Say how long to wait until the same model is asked again; `None`: it is not."""
+        if failure.kind not in _RETRIED or asking.tries >= self._retry.max_attempts:
+            return None
+        if not asking.affordable:
+            return 0.0  # that it cannot be asked is no reason to wait
+        after, until = seconds_after(failure.retry_after, now.wall), asking.order.allowance.until
+        wait = self._retry.wait(asking.tries, after, self._random())
+        late = until is not None and now.monotonic + wait >= until
+        shut = self._breakers.refuses(asking.endpoint.name, self._breaker, after=wait)
+        return None if late or shut else wait
+
+    def _end(self, asking: Asking, said: Decided | DecideFailed, say: _Say) -> None:
+        self._let_go(asking)
+        key = (asking.order.invocation_id, asking.order.turn)
+        # One that outlived its cancellation may have been asked anew meanwhile.
+        if self._asked.get(key) is asking:
             del self._asked[key]
+        say(asking.reply_to, said)
 
-    def _request(self, order: Decide) -> ModelRequest:
-        return ModelRequest(
-            order.invocation_id,
-            order.turn,
-            self._agent.name,
-            self._agent.instructions,
-            order.goal,
-            order.history,
-            self._agent.specs,
-            order.principal,
-            order.notice,
-            order.metadata,
-        )
-
-
-def _decided(order: Decide, said: object) -> Decided:
-    reply = _checked(said)
-    decision: Decision | Malformed
-    try:
-        decision = parse_decision(reply.decision)
-    except RemoteProtocolError as error:
-        decision = Malformed(str(error), raw_text(reply.decision))
-    usage = reply.usage
-    if usage is None:
-        raw = reply.decision
-        size = len(raw) if isinstance(raw, str | bytes) else len(repr(raw))
-        usage = Usage(
-            order.context_chars // _CHARS_PER_TOKEN + 1, size // _CHARS_PER_TOKEN + 1, True
-        )
-    return Decided(order.turn, decision, usage, reply.model, reply.response_id)
-
-
-def _checked(said: object) -> ModelReply:
-    """Take nothing about a reply for granted: all of it goes into the journal.
-
-    Raises:
-        TypeError: If it is not what its annotations say.
-    """
-    if not isinstance(said, ModelReply):
-        msg = f"the model returned {type(said).__name__}; decide() must return a ModelReply"
-        raise TypeError(msg)
-    if not (_is_text(said.model) and _is_text(said.response_id) and _is_usage(said.usage)):
-        msg = (
-            f"the model replied with usage={said.usage!r}, model={said.model!r}, "
-            f"response_id={said.response_id!r}; give counts from 0 up or None, and texts"
-        )
-        raise TypeError(msg)
-    return said
-
-
-def _is_text(value: object) -> bool:
-    return isinstance(value, str)
-
-
-def _is_usage(value: object) -> bool:
-    if value is None:
-        return True
-    return isinstance(value, Usage) and _is_count(value.input_tokens, value.output_tokens)
-
-
-def _is_count(*values: object) -> bool:
-    return all(isinstance(value, int) and value >= 0 for value in values)
+    def _let_go(self, asking: Asking) -> None:
+        asking.task = None
+        self._limited.pop(asking, None)
+        if asking.timer is not None:
+            asking.timer.cancel()
+            asking.timer = None

@@ -66,6 +66,7 @@ class Deliveries:
         agents: Whose deliveries are made here, by name.
         executors: By name of the agent and of the tool.
         concluded: Called after each conclusion: what waited for it may be due.
+        hear: What an executor answers passes it first: nothing else is kept or logged.
     """
 
     def __init__(
@@ -77,6 +78,7 @@ class Deliveries:
         agents: Mapping[str, Agent],
         executors: Mapping[str, Mapping[str, ActorRef[Any]]],
         concluded: Callable[[], None],
+        hear: Callable[[Input], Input] | None = None,
     ) -> None:
         self._system = system
         self._store = store
@@ -85,6 +87,7 @@ class Deliveries:
         self._agents = agents
         self._executors = executors
         self._concluded = concluded
+        self._hear = hear
         self._in_hand: dict[int, _Claim] = {}
         self._left: set[int] = set()
         """What cannot be delivered here as things are, and was said so."""
@@ -197,7 +200,8 @@ class Deliveries:
         ear = self._system.start(_Ear, heard)
         try:
             executor.tell(Request(order, ear))
-            return await heard
+            answer = await heard
+            return answer if self._hear is None else self._hear(answer)
         finally:
             ear.stop(block=False)
 

@@ -9,17 +9,27 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import inspect
+import random
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Final, Literal, TypeAlias, cast
+from typing import Any, Final, TypeAlias, cast
 
+from loopwright.policy import (
+    DEFAULT_BREAKER,
+    DEFAULT_RETRY,
+    Breaker,
+    Retry,
+    RetryAfter,
+    seconds_after,
+)
 from loopwright.protocol import (
     AttemptId,
     ErrorCategory,
     Execute,
     Executed,
+    Input,
     Interrupt,
     InvocationId,
     JsonValue,
@@ -27,31 +37,27 @@ from loopwright.protocol import (
     NotDispatched,
     Reconcile,
     ResultStatus,
-    ToolError,
     ToolResult,
     to_json,
 )
 
 from .._clock import Clock, Timer
-from .._tool import AnyTool, InvalidArgumentsError, ToolContext, ToolFailure
-from .._work import Work, first_cause, passes_through, text_of
+from .._tool import AnyTool, ToolContext, ToolFailure
+from .._work import Work, first_cause, passes_through
 from ..kernel import ActorRef, Request
+from ._breakers import NOT_COUNTED, Breakers
 from ._reconciler import Reconciler
 from ._service import Service, answer, answer_last
 from ._threads import MAX_THREADS, NeverRanError, ThreadPool
+from ._tool_results import Stopped, never_ran, raised, result_of, shut_out, stopped
 
 _Key: TypeAlias = tuple[InvocationId, int, AttemptId]
-_Stopped: TypeAlias = Literal["timeout", "interrupted"]
+_Say: TypeAlias = Callable[[ActorRef[Any], Input], None]
 
-
-_TELLS_NOTHING: Final = (
-    SystemExit,
-    GeneratorExit,
-    asyncio.CancelledError,
-    TimeoutError,
-    ConnectionError,
-)
-"""What does not say whether a write took effect: it was torn off, or the line went dead."""
+_RETRIED: Final = (ErrorCategory.TRANSIENT, ErrorCategory.RATE_LIMITED)
+_COUNTED: Final = (ErrorCategory.TRANSIENT, ErrorCategory.UNAVAILABLE)
+"""What says that a tool is not well. A bug of its own says nothing of the next call, and whoever
+is told to come more slowly was served."""
 
 
 class _NotHeldError(Exception):
@@ -60,32 +66,46 @@ class _NotHeldError(Exception):
 
 @dataclass(slots=True, eq=False)
 class _Attempt:
-    """One attempt that has not been answered."""
+    """One attempt that has not been answered; of a read, one of its tries."""
 
+    key: _Key
+    """What it is found by."""
     order: Execute
+    """As it was given, but for the number of the attempt: each further try counts."""
     reply_to: ActorRef[Any]
     context: contextvars.Context | None
+    tries: int = 1
+    failed: ToolResult | None = None
+    """What the try before came to."""
+    retry_after: RetryAfter = None
+    """What the body asks for before the next one."""
+    timer: Timer | asyncio.Handle | None = None
+    """When this try is made; `None` once it is, or waits only for its turn."""
+    entered: int = NOT_COUNTED
+    """How it reports to the breaker, once."""
     task: asyncio.Task[None] | None = None
     until: float | None = None
     """When its time is over; `None` while it waits for its turn, or without a limit."""
-    stopped: _Stopped | None = None
+    stopped: Stopped | None = None
     withdrawn: bool = False
     """Whether it must not begin any more; read by the thread that would begin it."""
-
-    @property
-    def key(self) -> _Key:
-        """What it is found by."""
-        return self.order.invocation_id, self.order.turn, self.order.attempt_id
 
 
 class ToolExecutor(Service[Execute | Interrupt | Reconcile]):
     """Runs one tool, and asks its reconciler.
+
+    A read that fails with what may pass is tried again, and its answer is that of its last try.
+    A blocking body that exceeded its limit is not: it would stand in a second thread as well. A
+    write is never tried again here. A tool that keeps failing is left alone for a while.
 
     Args:
         tool: The tool.
         clock: Time.
         holds: Whether a lease is safely held at this moment; nothing is dispatched without.
         late: Told what a write has returned after its outcome was called unknown.
+        retry: How often a read is tried.
+        breaker: When the tool is left alone, by all invocations.
+        random: Where jitter comes from: from 0 up to, not including, 1.
     """
 
     def __init__(
@@ -94,12 +114,20 @@ class ToolExecutor(Service[Execute | Interrupt | Reconcile]):
         clock: Clock,
         holds: Callable[[Lease], bool],
         late: Callable[[Execute, JsonValue], None],
+        retry: Retry = DEFAULT_RETRY,
+        breaker: Breaker = DEFAULT_BREAKER,
+        random: Callable[[], float] = random.random,
     ) -> None:
         super().__init__()
         self._tool = tool
         self._clock = clock
         self._holds = holds
         self._late = late
+        self._retry = retry
+        self._breaker = breaker
+        self._breakers = Breakers(clock)
+        self._random = random
+        self._closed = False
         self._attempts: dict[_Key, _Attempt] = {}
         self._waiting: deque[_Attempt] = deque()
         self._running = 0
@@ -117,25 +145,25 @@ class ToolExecutor(Service[Execute | Interrupt | Reconcile]):
         if isinstance(order, Reconcile):
             self._reconciler.ask(cast("Request[Reconcile]", request))
             return
+        key = (order.invocation_id, order.turn, order.attempt_id)
         if isinstance(order, Interrupt):
-            key = (order.invocation_id, order.turn, order.attempt_id)
             self._interrupt(key, begun=order.begun)
             return
-        attempt = _Attempt(order, request.reply_to, request.context)
-        key = attempt.key
+        attempt = _Attempt(key, order, request.reply_to, request.context)
         if key in self._attempts:
             # A rebuilt Supervisor asks again: nobody waits for the first one any more.
             self._interrupt(key, begun=True)
         self._attempts[key] = attempt
-        if self._limit is not None and self._running >= self._limit:
-            self._waiting.append(attempt)
-        else:
-            self._start(attempt)
+        self._admit(attempt)
 
     async def post_stop(self) -> None:
         """End what still runs; a body that does not obey is abandoned."""
+        self._closed = True
         if self._timer is not None:
             self._timer.cancel()
+        for attempt in self._attempts.values():
+            if attempt.timer is not None:
+                attempt.timer.cancel()
         # What waits never begins: its turn would come as what runs is ended.
         self._waiting.clear()
         await self._work.close()
@@ -143,16 +171,38 @@ class ToolExecutor(Service[Execute | Interrupt | Reconcile]):
         if self._threads is not None:
             self._threads.close()
 
+    def _admit(self, attempt: _Attempt) -> None:
+        """Start an attempt, or let it wait for its turn."""
+        attempt.timer = None
+        if self._limit is None or self._running < self._limit:
+            self._start(attempt)
+        elif self._breakers.refuses(self._tool.name, self._breaker):
+            self._shut_out(attempt)
+        else:
+            self._waiting.append(attempt)
+
     def _start(self, attempt: _Attempt) -> None:
         if not self._holds(attempt.order.lease):
             self._refuse(attempt)
             return
+        entered = self._breakers.enter(self._tool.name, self._breaker)
+        if entered is None:
+            self._shut_out(attempt)
+            return
+        attempt.entered = entered
         self._running += 1
         attempt.task = self._work.start(self._run(attempt), attempt.context)
         if self._tool.timeout is not None:
+            if attempt.failed is not None:
+                # It is due after all that have begun before it.
+                self._attempts[attempt.key] = self._attempts.pop(attempt.key)
             attempt.until = self._clock.now().monotonic + self._tool.timeout
             if self._timer is None:
                 self._timer = self._clock.call_at(attempt.until, self._sweep)
+
+    def _shut_out(self, attempt: _Attempt) -> None:
+        """Answer at once that it was not run; a read that was tried before has failed with that."""
+        self._answer(attempt, attempt.failed or shut_out(attempt.order))
 
     def _refuse(self, attempt: _Attempt) -> None:
         """Not dispatch it: another worker may own the invocation by now, and have dispatched it."""
@@ -165,7 +215,10 @@ class ToolExecutor(Service[Execute | Interrupt | Reconcile]):
         result: ToolResult | None = None
         try:
             result = await self._body(attempt.order, attempt)
+            # Before whoever waits for its turn is let through.
+            self._report(attempt, result)
         except _NotHeldError:
+            self._leave(attempt)
             self._refuse(attempt)
         finally:
             self._running -= 1
@@ -173,9 +226,8 @@ class ToolExecutor(Service[Execute | Interrupt | Reconcile]):
                 self._work.ended(attempt.task)
             while self._waiting and (self._limit is None or self._running < self._limit):
                 self._start(self._waiting.popleft())
-        if result is not None and self._settles(attempt):
-            order = attempt.order
-            answer_last(attempt.reply_to, Executed(order.turn, order.attempt_id, result))
+        if result is not None:
+            self._ended(attempt, result, answer_last)
 
     async def _body(self, order: Execute, attempt: _Attempt) -> ToolResult:
         """Run the body; whatever happens in it becomes a result."""
@@ -190,26 +242,29 @@ class ToolExecutor(Service[Execute | Interrupt | Reconcile]):
                 if inspect.isawaitable(output):
                     output = await output
         except NeverRanError:
-            return self._never_ran(order, attempt.stopped)
+            self._leave(attempt)
+            return never_ran(order, attempt.stopped)
         except _NotHeldError:
             raise
         except asyncio.CancelledError as error:
             if attempt.stopped is None:
                 # The body cancelled itself, or its task was cancelled from outside us.
-                return self._failed(order, error)
-            return self._stopped(order, attempt.stopped)
+                return raised(order, error)
+            return stopped(order, attempt.stopped, self._tool.timeout)
         except BaseException as error:  # noqa: BLE001 - a body is foreign code
             cause = first_cause(error)
             if passes_through(cause, attempt.task):
                 # The loop hands on an interrupt, but not a group that holds one.
                 raise cause from None
             if attempt.stopped is not None:
-                return self._stopped(order, attempt.stopped)
-            return self._failed(order, cause)
+                return stopped(order, attempt.stopped, self._tool.timeout)
+            if isinstance(cause, ToolFailure):
+                attempt.retry_after = getattr(cause, "retry_after", None)
+            return raised(order, cause)
         if attempt.stopped is not None:
             # It swallowed its cancellation; nobody waits for what it returns any more.
-            return self._stopped(order, attempt.stopped)
-        return _result(order, ResultStatus.OK, output=to_json(output).value)
+            return stopped(order, attempt.stopped, self._tool.timeout)
+        return result_of(order, ResultStatus.OK, output=to_json(output).value)
 
     def _begin(self, attempt: _Attempt, body: Callable[[], object]) -> object:
         """Begin a body, in its thread, which it may have waited for all too long."""
@@ -243,25 +298,84 @@ class ToolExecutor(Service[Execute | Interrupt | Reconcile]):
         attempt.stopped = "timeout"
         self._work.interrupt(task)
         if self._tool.is_async:
-            self._answer(attempt, self._stopped(attempt.order, "timeout"))
+            result = stopped(attempt.order, "timeout", self._tool.timeout)
+            self._report(attempt, result)
+            self._ended(attempt, result, answer)
 
     def _interrupt(self, key: _Key, *, begun: bool) -> None:
         attempt = self._attempts.get(key)
         if attempt is None:
             return
         if attempt.task is None:
-            self._waiting.remove(attempt)
-            self._answer(attempt, self._never_ran(attempt.order, "interrupted"))
+            if attempt.timer is not None:
+                attempt.timer.cancel()
+            else:
+                self._waiting.remove(attempt)
+            self._answer(attempt, attempt.failed or never_ran(attempt.order, "interrupted"))
             return
         attempt.withdrawn = True
         if begun:
             attempt.stopped = attempt.stopped or "interrupted"
+            # A probe that does not obey must not keep its place.
+            self._leave(attempt)
             self._work.interrupt(attempt.task)
 
-    def _answer(self, attempt: _Attempt, result: ToolResult) -> None:
+    # ------------------------------------------------------------ what comes after a try
+    def _ended(self, attempt: _Attempt, result: ToolResult, say: _Say) -> None:
+        """A try is over: answer, unless it is tried again."""
+        wait = None if result.error is None else self._wait(attempt, result)
+        if wait is None:
+            self._answer(attempt, result, say)
+            return
+        if self._attempts.get(attempt.key) is not attempt:
+            return
+        # A new object: the body before may still run, and whatever it says is not of this try.
+        order = attempt.order._replace(attempt=attempt.order.attempt + 1)
+        again = _Attempt(attempt.key, order, attempt.reply_to, attempt.context)
+        again.tries, again.failed = attempt.tries + 1, result
+        self._attempts[attempt.key] = again
+        admit = partial(self._admit, again)
+        if wait:
+            again.timer = self._clock.call_at(self._clock.now().monotonic + wait, admit)
+        else:
+            again.timer = asyncio.get_running_loop().call_soon(admit)
+
+    def _wait(self, attempt: _Attempt, result: ToolResult) -> float | None:
+        """Say how long to wait until it is tried again; `None`: it is not."""
+        order, error = attempt.order, result.error
+        if error is None or not error.retryable or error.category not in _RETRIED:
+            return None
+        in_a_thread = attempt.stopped == "timeout" and self._threads is not None
+        last = self._closed or attempt.tries >= self._retry.max_attempts
+        if order.effect.is_write or attempt.withdrawn or in_a_thread or last:
+            return None
+        now = self._clock.now()
+        after = seconds_after(attempt.retry_after, now.wall)
+        wait = self._retry.wait(attempt.tries, after, self._random())
+        late = order.until is not None and now.monotonic + wait >= order.until
+        shut = self._breakers.refuses(self._tool.name, self._breaker, after=wait)
+        return None if late or shut else wait
+
+    def _report(self, attempt: _Attempt, result: ToolResult) -> None:
+        """Tell the breaker what a try came to."""
+        name, error, entered = self._tool.name, result.error, attempt.entered
+        attempt.entered = NOT_COUNTED
+        if result.status is ResultStatus.OK:
+            self._breakers.succeeded(name, entered)
+        elif attempt.stopped == "timeout" or (error is not None and error.category in _COUNTED):
+            self._breakers.failed(name, self._breaker, entered)
+        else:
+            self._breakers.left(name, entered)
+
+    def _leave(self, attempt: _Attempt) -> None:
+        """Tell the breaker that nothing will be heard of a try."""
+        self._breakers.left(self._tool.name, attempt.entered)
+        attempt.entered = NOT_COUNTED
+
+    def _answer(self, attempt: _Attempt, result: ToolResult, say: _Say = answer) -> None:
         if self._settles(attempt):
             order = attempt.order
-            answer(attempt.reply_to, Executed(order.turn, order.attempt_id, result))
+            say(attempt.reply_to, Executed(order.turn, order.attempt_id, result))
 
     def _settles(self, attempt: _Attempt) -> bool:
         """Whether this is its one answer; a late result, and one of an attempt made anew, is not."""
@@ -269,33 +383,6 @@ class ToolExecutor(Service[Execute | Interrupt | Reconcile]):
             return False
         del self._attempts[attempt.key]
         return True
-
-    # ------------------------------------------------------------ results
-    def _never_ran(self, order: Execute, why: _Stopped | None) -> ToolResult:
-        late = why == "timeout"
-        text = "no thread was free before its time was over" if late else "it was interrupted"
-        error = _error(ErrorCategory.TRANSIENT, "NeverRan", f"{text}; the body never ran")
-        if order.effect.is_write:
-            return _result(order, ResultStatus.NOT_STARTED, error)
-        return _result(order, ResultStatus.TIMEOUT if late else ResultStatus.CANCELLED, error)
-
-    def _stopped(self, order: Execute, why: _Stopped) -> ToolResult:
-        late = why == "timeout"
-        limit = f"it exceeded its limit of {self._tool.timeout} s" if late else "it was interrupted"
-        if order.effect.is_write:
-            text = f"{limit}; it may or may not have taken effect"
-            error = _error(ErrorCategory.INTERNAL, "OutcomeUnknown", text)
-            return _result(order, ResultStatus.OUTCOME_UNKNOWN, error)
-        status = ResultStatus.TIMEOUT if late else ResultStatus.CANCELLED
-        kind = "Timeout" if late else "Cancelled"
-        return _result(order, status, _error(ErrorCategory.TRANSIENT, kind, limit, retry=True))
-
-    def _failed(self, order: Execute, error: BaseException) -> ToolResult:
-        category, retryable = _classify(error)
-        failure = _error(category, type(error).__name__, text_of(error), retry=retryable)
-        if isinstance(error, _TELLS_NOTHING) and order.effect.is_write:
-            return _result(order, ResultStatus.OUTCOME_UNKNOWN, failure)
-        return _result(order, ResultStatus.ERROR, failure)
 
 
 def _context(order: Execute) -> ToolContext:
@@ -307,34 +394,4 @@ def _context(order: Execute) -> ToolContext:
         order.attempt,
         order.effect_key,
         order.principal,
-    )
-
-
-def _classify(error: BaseException) -> tuple[ErrorCategory, bool]:
-    match error:
-        case ToolFailure(category=category, retryable=retryable):
-            return category, retryable
-        case TimeoutError() | ConnectionError():
-            return ErrorCategory.TRANSIENT, True
-        case PermissionError():
-            return ErrorCategory.PERMISSION, False
-        case InvalidArgumentsError():
-            # The tool has changed since they were checked.
-            return ErrorCategory.INVALID_INPUT, False
-        case _:
-            return ErrorCategory.INTERNAL, False
-
-
-def _error(category: ErrorCategory, kind: str, text: str, *, retry: bool = False) -> ToolError:
-    return ToolError(category, kind, text, retry)
-
-
-def _result(
-    order: Execute,
-    status: ResultStatus,
-    error: ToolError | None = None,
-    output: JsonValue = None,
-) -> ToolResult:
-    return ToolResult(
-        order.call_id, order.tool_name, status, output, error, order.attempt, order.effect_key
     )

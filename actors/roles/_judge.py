@@ -2,17 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
-from loopwright.policy import (
-    Access,
-    Allow,
-    Deny,
-    Judgement,
-    plan_fingerprint,
-    proposal_digest,
-    stages,
-)
+from loopwright.policy import Access, Allow, Deny, Judgement, proposal_digest
 from loopwright.policy import Ask as AskHuman
 from loopwright.protocol import (
     Accepted,
@@ -26,6 +18,7 @@ from loopwright.protocol import (
     ErrorCategory,
     Faulty,
     Final,
+    Handoff,
     InvocationStarted,
     JsonObject,
     NeedsApproval,
@@ -37,11 +30,11 @@ from loopwright.protocol import (
     ToolCall,
     ToolCalls,
     ToolError,
-    ToolResult,
     Validate,
     ValidationVerdict,
     Verdict,
     bounded,
+    call_fingerprint,
     check_json,
     derived_effect_key,
 )
@@ -49,17 +42,17 @@ from loopwright.protocol import (
 from .._agent import Agent
 from .._tool import AnyTool, InvalidArgumentsError
 from .._work import described
-
-
-@dataclass(slots=True)
-class _Judged:
-    """One call on its way to a plan."""
-
-    planned: PlannedCall
-    ask: str | None = None
-    verdict: Verdict | None = None
-    broken: str | None = None
-    """What the model did wrong; a denial by a human is not that."""
+from ._judged import (
+    BROKEN,
+    MIXED,
+    Judged,
+    at_fault,
+    is_mixed,
+    plan_of,
+    refused,
+    take_refusal,
+    withhold_writes,
+)
 
 
 class Judge:
@@ -71,6 +64,9 @@ class Judge:
 
     def __init__(self, agent: Agent) -> None:
         self._agent = agent
+        self._policy = agent.policy
+        self._tools = agent.tools
+        self._allows_everything = agent.policy.allows_everything
 
     def judge(self, request: Validate) -> ValidationVerdict:
         """Say whether a decision may go on, and how."""
@@ -87,6 +83,11 @@ class Judge:
                 return self._batch(request, calls, None)
             case RequestApproval(calls=calls, reason=reason):
                 return self._batch(request, calls, reason or "the model asks for approval")
+            case Handoff(calls=calls):
+                problem = _handoff_problem(decision, self._agent)
+                if problem is not None:
+                    return Faulty(problem)
+                return self._batch(request, calls, None) if calls else Accepted()
 
     def _final(self, decision: Final) -> ValidationVerdict:
         if self._agent.output is None:
@@ -107,37 +108,48 @@ class Judge:
         problem = _batch_problem(calls)
         if problem is not None:
             return Faulty(problem)
-        judged: list[_Judged] = []
+        judged: list[Judged] = []
         faults: list[str] = []
-        asks_needed = request.digest is not None
         for call in calls:
             one = self._call(request, call, model_asks)
             judged.append(one)
-            asks_needed = asks_needed or one.ask is not None
             if one.broken is not None:
                 faults.append(one.broken)
-        policy = self._agent.policy
+        policy = self._policy
+        withhold = BROKEN
+        if not faults and policy.mixed_batch == "reject" and is_mixed(judged):
+            withhold = MIXED
+            faults.append("a call that changes something is not alone in its batch")
         if faults and policy.max_faulty_turns == 0:
             return Faulty("; ".join(faults))
         if faults:
-            # A broken batch never starts a write: the model did not mean what it said.
-            judged = [_withheld(j) for j in judged]
-        plan_fault = "; ".join(faults) or None
-        if not asks_needed:
-            return Accepted(_plan(calls, judged, plan_fault))
+            withhold_writes(judged, withhold)
+        if request.digest is None and not [j for j in judged if j.ask is not None]:
+            return Accepted(self._plan(judged, faults))
         digest = proposal_digest(
             (
                 (j.planned.call_id, j.planned.tool_name, j.planned.arguments, self._schema(j))
                 for j in judged
             ),
             policy.version,
+            request.invocation_id,
+            request.turn,
         )
         if request.digest == digest:
             judged = [
-                _answered(self._edited(request, call, model_asks, one), request)
+                self._edited(request, call, model_asks, one)
                 for call, one in zip(calls, judged, strict=True)
             ]
-        plan = _plan(calls, judged, plan_fault)
+            for one in judged:
+                if one.planned.call_id in request.approved:
+                    one.ask = None
+        else:
+            for one in judged:
+                if one.runs and one.planned.call_id in request.edits:
+                    one.ask = one.ask or "somebody has edited it, under another policy"
+        for one in judged:
+            take_refusal(one, request)
+        plan = self._plan(judged, faults)
         asks = tuple(
             Ask(j.planned.call_id, j.planned.tool_name, j.planned.arguments, j.ask)
             for j in judged
@@ -145,15 +157,21 @@ class Judge:
         )
         return NeedsApproval(plan, digest, asks) if asks else Accepted(plan)
 
+    def _plan(self, judged: list[Judged], faults: list[str]) -> Plan:
+        serial = self._policy.mixed_batch == "serial"
+        return plan_of(judged, "; ".join(faults) if faults else None, serial=serial)
+
     def _edited(
-        self, request: Validate, call: AnyCall, model_asks: str | None, proposed: _Judged
-    ) -> _Judged:
+        self, request: Validate, call: AnyCall, model_asks: str | None, proposed: Judged
+    ) -> Judged:
         """Judge a call anew where a human has changed it; under today's policy, as any other."""
         arguments = request.edits.get(call.call_id)
-        if arguments is None or not isinstance(call, ToolCall) or proposed.planned.refused:
+        if arguments is None or not isinstance(call, ToolCall) or not proposed.runs:
             return proposed
-        one = self._call(request, replace(call, arguments=arguments), model_asks)
-        one.planned = one.planned._replace(edited=one.planned.refused is None)
+        # What was denied before, a human may still approve: nobody repeats a model's proposal.
+        anew = request._replace(refused=frozenset())
+        one = self._call(anew, replace(call, arguments=arguments), model_asks)
+        one.planned = one.planned._replace(edited=one.runs)
         return one
 
     def check_edit(self, started: InvocationStarted, turn: int, call: ToolCall) -> JsonObject:
@@ -163,68 +181,108 @@ class Judge:
             RemoteProtocolError: If it does not fit the tool, or today's policy denies it.
         """
         decision = ToolCalls((call,))
-        request = Validate(started.invocation_id, turn, decision, started.principal)
+        request = Validate(
+            started.invocation_id, turn, decision, started.principal, metadata=started.metadata
+        )
         planned = self._call(request, call, None).planned
         if planned.refused is not None and planned.refused.error is not None:
             where, problem = f"edits.{bounded(call.call_id)}", planned.refused.error.message
             raise RemoteProtocolError(where, problem)
         return planned.arguments
 
-    def _judgement(
-        self, request: Validate, call: ToolCall, tool: AnyTool, arguments: JsonObject
-    ) -> Judgement:
-        policy = self._agent.policy
-        if policy.allows_everything:
-            return _ALLOWED
-        return policy.judge(
-            Access(
-                request.principal, self._agent.name, tool.name, tool.effect, arguments, call.call_id
-            )
-        )
-
-    def _schema(self, judged: _Judged) -> str:
+    def _schema(self, judged: Judged) -> str:
         tool = self._agent.tools.get(judged.planned.tool_name)
         return tool.schema_version if tool is not None else ""
 
-    def _call(self, request: Validate, call: AnyCall, model_asks: str | None) -> _Judged:
-        tool = self._agent.tools.get(call.tool_name)
+    def _call(self, request: Validate, call: AnyCall, model_asks: str | None) -> Judged:
+        if request.tools == "none":
+            error = _soft_stop("no tool may be used any more; give the final answer now")
+            return refused(call, ResultStatus.NOT_STARTED, error)
+        tool = self._tools.get(call.tool_name)
         if tool is None:
             known = ", ".join(self._agent.tools) or "none"
             text = f"there is no tool {bounded(call.tool_name)!r}; available: {known}"
-            return _refused(call, ResultStatus.UNKNOWN_TOOL, "UnknownTool", text)
+            return at_fault(call, ResultStatus.UNKNOWN_TOOL, "UnknownTool", text)
+        if request.tools == "finishing" and not tool.finishing:
+            return refused(call, ResultStatus.NOT_STARTED, self._restricted(), tool.effect)
         if isinstance(call, BrokenCall):
             return _unfit(call, call.problem, tool)
         try:
             arguments, checked = tool.check(call.arguments)
+            reads, writes = tool.reads_of(checked), tool.writes_of(checked)
         except InvalidArgumentsError as error:
             return _unfit(call, str(error), tool)
-        judgement = self._judgement(request, call, tool, arguments)
+        if request.refused and call_fingerprint(tool.name, call.arguments) in request.refused:
+            text = "it was denied before; do not propose it again"
+            return _denied(call, tool, arguments, "DeniedBefore", "denied_before", text)
+        judgement = self._judgement(request, call, tool, arguments, reads, writes)
         if isinstance(judgement, Deny):
-            denied = _refused(
-                call, ResultStatus.DENIED, "Denied", judgement.reason, tool.effect, arguments
-            )
-            denied.verdict = Verdict(call.call_id, "deny", judgement.rule, judgement.reason)
-            return denied
-        key, outbox = None, None
-        if tool.effect.is_write:
+            rule, reason = judgement.rule, judgement.reason
+            return _denied(call, tool, arguments, "Denied", rule, reason)
+        key, effect = None, tool.effect
+        if effect is not Effect.READ:
             try:
                 key = tool.effect_key_of(checked)
-                outbox = tool.resources_of(checked) if tool.outbox else None
             except InvalidArgumentsError as error:
                 return _unfit(call, str(error), tool)
-            key = key or derived_effect_key(request.invocation_id, request.turn, call.call_id)
-        planned = PlannedCall(call.call_id, tool.name, tool.effect, arguments, key, None, outbox)
+        outbox = tool.ordered_by(writes) if tool.outbox else None
+        if writes is not None:
+            # The same mutation twice in a batch is not tried twice at once.
+            writes = (*writes, key or call_fingerprint(tool.name, arguments))
+        if effect is not Effect.READ and key is None:
+            key = derived_effect_key(request.invocation_id, request.turn, call.call_id)
+        planned = PlannedCall(
+            call.call_id, tool.name, effect, arguments, key, None, outbox, False, tool.child
+        )
+        judged = Judged(planned, None, None, None, reads, writes)
+        if judgement is not _ALLOWED or model_asks is not None:
+            self._note(judged, judgement, model_asks)
+        return judged
+
+    def _note(self, judged: Judged, judgement: Allow | AskHuman, model_asks: str | None) -> None:
+        """Keep what was said of a call that may run, with or without a human's yes."""
+        call_id = judged.planned.call_id
         match judgement:
             case AskHuman(reason=reason, rule=rule):
-                return _Judged(planned, reason, Verdict(call.call_id, "ask", rule, reason))
+                judged.ask, judged.verdict = reason, Verdict(call_id, "ask", rule, reason)
             case Allow() if model_asks is not None:
-                return _Judged(
-                    planned, model_asks, Verdict(call.call_id, "ask", "model", model_asks)
-                )
+                judged.ask = model_asks
+                judged.verdict = Verdict(call_id, "ask", "model", model_asks)
             case Allow(rule=rule) if rule != "default":
-                return _Judged(planned, verdict=Verdict(call.call_id, "allow", rule))
+                judged.verdict = Verdict(call_id, "allow", rule)
             case Allow():
-                return _Judged(planned)
+                pass
+
+    def _judgement(
+        self,
+        request: Validate,
+        call: ToolCall,
+        tool: AnyTool,
+        arguments: JsonObject,
+        reads: tuple[str, ...] | None,
+        writes: tuple[str, ...] | None,
+    ) -> Judgement:
+        if self._allows_everything:
+            return _ALLOWED
+        return self._policy.judge(
+            Access(
+                request.principal,
+                self._agent.name,
+                tool.name,
+                tool.operation,
+                tool.effect,
+                arguments,
+                call.call_id,
+                reads or (),
+                writes or (),
+                request.metadata,
+            )
+        )
+
+    def _restricted(self) -> ToolError:
+        left = ", ".join(name for name, tool in self._agent.tools.items() if tool.finishing)
+        text = f"only these tools may still be used: {left}" if left else "no tool may be used"
+        return _soft_stop(f"the budget is nearly used up, and {text}; come to an end")
 
 
 _ALLOWED = Allow()
@@ -245,63 +303,30 @@ def _batch_problem(calls: Calls) -> str | None:
     return None
 
 
-def _unfit(call: AnyCall, problem: str, tool: AnyTool) -> _Judged:
-    return _refused(call, ResultStatus.INVALID_ARGUMENTS, "InvalidArguments", problem, tool.effect)
+def _handoff_problem(decision: Handoff, agent: Agent) -> str | None:
+    """What makes it impossible to hand the invocation on so."""
+    if decision.target not in agent.handoffs or decision.target == agent.name:
+        possible = ", ".join(name for name in agent.handoffs if name != agent.name) or "nobody"
+        return f"it cannot be handed to {bounded(decision.target)!r}; possible: {possible}"
+    if not decision.reason.strip():
+        return "the handoff has no reason; say why another agent has to go on"
+    note = decision.progress
+    if not any(text.strip() for text in (*note.done, *note.open)):
+        return "the progress note is empty; say what is done, or what is open"
+    return None
 
 
-def _refused(
-    call: AnyCall,
-    status: ResultStatus,
-    kind: str,
-    text: str,
-    effect: Effect = Effect.READ,
-    arguments: JsonObject | None = None,
-) -> _Judged:
-    category = (
-        ErrorCategory.PERMISSION if status is ResultStatus.DENIED else ErrorCategory.INVALID_INPUT
-    )
-    name = bounded(call.tool_name)
-    result = ToolResult(call.call_id, name, status, error=ToolError(category, kind, text))
-    given = call.arguments if isinstance(call, ToolCall) else {}
-    planned = PlannedCall(
-        call.call_id, name, effect, given if arguments is None else arguments, refused=result
-    )
-    return _Judged(planned, broken=f"call {bounded(call.call_id)!r}: {text}")
+def _unfit(call: AnyCall, problem: str, tool: AnyTool) -> Judged:
+    return at_fault(call, ResultStatus.INVALID_ARGUMENTS, "InvalidArguments", problem, tool.effect)
 
 
-def _withheld(judged: _Judged) -> _Judged:
-    planned = judged.planned
-    if planned.refused is not None or not planned.effect.is_write:
-        return judged
-    text = "not started, because another call of the batch was refused; propose it again"
-    error = ToolError(ErrorCategory.INVALID_INPUT, "BrokenBatch", text)
-    result = ToolResult(planned.call_id, planned.tool_name, ResultStatus.NOT_STARTED, error=error)
-    return _Judged(_refuse(planned, result), verdict=judged.verdict)
+def _denied(
+    call: ToolCall, tool: AnyTool, arguments: JsonObject, kind: str, rule: str, reason: str
+) -> Judged:
+    judged = at_fault(call, ResultStatus.DENIED, kind, reason, tool.effect, arguments)
+    judged.verdict = Verdict(call.call_id, "deny", rule, reason)
+    return judged
 
 
-def _answered(judged: _Judged, request: Validate) -> _Judged:
-    """Apply a human's answers: they were given for exactly this proposal."""
-    planned = judged.planned
-    if judged.ask is None:
-        return judged
-    if planned.call_id in request.approved:
-        return _Judged(planned, verdict=judged.verdict)
-    why = dict(request.denied).get(planned.call_id)
-    if why is None:
-        return judged
-    error = ToolError(ErrorCategory.PERMISSION, "DeniedByHuman", f"denied by {why}")
-    result = ToolResult(planned.call_id, planned.tool_name, ResultStatus.DENIED, error=error)
-    return _Judged(_refuse(planned, result), verdict=judged.verdict)
-
-
-def _refuse(planned: PlannedCall, result: ToolResult) -> PlannedCall:
-    return PlannedCall(
-        planned.call_id, planned.tool_name, planned.effect, planned.arguments, refused=result
-    )
-
-
-def _plan(proposed: Calls, judged: list[_Judged], fault: str | None) -> Plan:
-    calls = tuple([j.planned for j in judged])
-    runnable = [(i, call.effect) for i, call in enumerate(calls) if call.refused is None]
-    verdicts = tuple([j.verdict for j in judged if j.verdict is not None])
-    return Plan(calls, stages(runnable), plan_fingerprint(proposed), verdicts, fault)
+def _soft_stop(text: str) -> ToolError:
+    return ToolError(ErrorCategory.UNAVAILABLE, "SoftStop", f"not started: {text}")

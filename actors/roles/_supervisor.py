@@ -18,13 +18,18 @@ from loopwright.protocol import (
     Assess,
     Cancel,
     CancelDecide,
+    CancelVerify,
     Commit,
     CommitFailed,
     Committed,
+    Compact,
     Decide,
+    DecideInstead,
     Execute,
+    Expire,
     Found,
     Grant,
+    HandOver,
     Input,
     Interrupt,
     Late,
@@ -38,17 +43,21 @@ from loopwright.protocol import (
     StoreError,
     Tick,
     Validate,
+    Verify,
+    Wake,
     unknown,
 )
 
 from .._clock import Clock, Instant, Timer
-from .._trace import RunObserver, notify, of_input, of_output, transition
-from ..kernel import Actor, ActorDeadError, ActorRef, Request
+from .._trace import RunObserver, Tracer
+from ..kernel import Actor, ActorDeadError, ActorRef, Request, SystemClosedError
 from ..machine._core import LINGER
 from ..machine._machine import Machine
 from ._service import answer
 
-_COMMANDS = frozenset({Recover, Cancel, AnswerApproval, Answer, Settle, Grant})
+_COMMANDS = frozenset(
+    {Recover, Cancel, AnswerApproval, Answer, Settle, Grant, DecideInstead, Expire, Wake}
+)
 """Messages whose sender waits until what they made happen is durable."""
 
 
@@ -61,6 +70,8 @@ class Routes:
     committer: ActorRef[Any]
     executors: Mapping[str, ActorRef[Any]]
     """By name of their tool."""
+    verifier: ActorRef[Any]
+    summarizer: ActorRef[Any]
 
 
 class _Crash(NamedTuple):
@@ -81,6 +92,9 @@ class Supervisor(Actor):
         progressed: Called after each commit.
         rested: Called once; the invocation leaves memory.
         observers: Who hears of everything.
+        handed_over: Called when another agent takes over; says where messages go from then on,
+            and who judges progress.
+        redact: What is said passes through it first: nothing else is journaled or traced.
     """
 
     def __init__(
@@ -93,6 +107,8 @@ class Supervisor(Actor):
         progressed: Callable[[], None],
         rested: Callable[[Rested], None],
         observers: tuple[RunObserver, ...],
+        handed_over: Callable[[str], tuple[Routes, ActorRef[Any]]],
+        redact: Callable[[Input], Input] | None = None,
     ) -> None:
         super().__init__()
         self._me = self.actor_ref
@@ -103,7 +119,9 @@ class Supervisor(Actor):
         self._context = context
         self._progressed = progressed
         self._rested = rested
-        self._observers = observers
+        self._tracer = Tracer(machine.invocation_id, observers) if observers else None
+        self._handed_over = handed_over
+        self._redact = redact
         self._timer: Timer | None = None
         self._timer_at = 0.0
         self._unsettled: list[tuple[int, asyncio.Future[None]]] = []
@@ -124,7 +142,11 @@ class Supervisor(Actor):
             return None
         machine, sent, now = self._machine, self._sent, self._clock.now()
         try:
-            outputs = self._observed(message, now) if self._observers else machine.on(message, now)
+            if self._redact is not None:
+                message = self._redact(message)
+            outputs = (
+                machine.on(message, now) if self._tracer is None else self._observed(message, now)
+            )
         except ProtocolError:
             if (rested := machine.resting) is not None:
                 # Woken for something it can't grant, it rests as before.
@@ -141,6 +163,12 @@ class Supervisor(Actor):
                 to.tell(Request(output, self._me, self._context))
             elif isinstance(output, Rested):
                 self._leave(output)
+            elif isinstance(output, HandOver):
+                try:
+                    self._routes, self._tracker = self._handed_over(output.agent)
+                except SystemClosedError:
+                    # The handoff is durable; whoever recovers it goes on from there.
+                    return None
             elif isinstance(output, Reconcile):
                 # Its tool is gone.
                 gone = unknown(f"there is no tool {output.tool_name!r} any more")
@@ -193,7 +221,11 @@ class Supervisor(Actor):
                 return routes.validator
             case Decide() | CancelDecide():
                 return routes.decider
-            case Rested() | Late():
+            case Verify() | CancelVerify():
+                return routes.verifier
+            case Compact():
+                return routes.summarizer
+            case HandOver() | Rested() | Late():
                 return None
 
     # ------------------------------------------------------------ time
@@ -238,25 +270,13 @@ class Supervisor(Actor):
     # ------------------------------------------------------------ trace
     def _observed(self, message: Input, now: Instant) -> tuple[Output, ...]:
         """Handle a message under the eyes of the observers, in the caller's context."""
-        machine = self._machine
-        state, turn = machine.state, machine.turn
+        machine, tracer = self._machine, self._tracer
+        assert tracer is not None
+        before, turn = machine.state, machine.turn
         outputs = machine.on(message, now)
-        self._context.copy().run(self._observe, message, outputs, state, turn)
+        states = (before, *machine.trail)
+        self._context.copy().run(tracer.observe, now, message, outputs, states, turn, machine.turn)
         return outputs
-
-    def _observe(self, message: Input, outputs: tuple[Output, ...], state: Any, turn: int) -> None:
-        invocation_id = self._machine.started.invocation_id
-        came = of_input(invocation_id, turn, message)
-        if came is not None and not any(isinstance(output, Late) for output in outputs):
-            notify(self._observers, came)
-        for entered in self._machine.trail:
-            event = transition(invocation_id, self._machine.turn, state, entered)
-            notify(self._observers, event)
-            state = entered
-        for output in outputs:
-            went = of_output(invocation_id, self._machine.turn, output)
-            if went is not None:
-                notify(self._observers, went)
 
 
 async def _until(done: asyncio.Future[None]) -> None:

@@ -2,13 +2,8 @@
 
 from __future__ import annotations
 
-from loopwright.policy import Progress, Streak
-from loopwright.protocol import (
-    Assess,
-    Assessed,
-    Observe,
-    Observed,
-)
+from loopwright.policy import Tracking
+from loopwright.protocol import Assess, Assessed, Observe, Observed
 
 from ..kernel import Request
 from ._service import Service, answer
@@ -18,21 +13,19 @@ class ProgressTracker(Service[Assess | Observe]):
     """Judges batches before they run and takes in what they returned.
 
     Args:
-        rule: When repeating oneself is being stuck.
-        streak: What the journal says of the last turns.
+        tracking: What the journal says of the last turns; this actor's own from now on.
     """
 
-    def __init__(self, rule: Progress, streak: Streak) -> None:
+    def __init__(self, tracking: Tracking) -> None:
         super().__init__()
-        self._rule = rule
-        self._streak = streak
+        self._tracking = tracking
 
     def serve(self, request: Request[Assess | Observe]) -> None:
         """Judge a batch, or take one in."""
         order = request.message
         if isinstance(order, Assess):
-            verdict = self._streak.assess(order.fingerprint, self._rule)
-            answer(request.reply_to, Assessed(order.turn, verdict))
+            stalled = self._tracking.assess(order.calls)
+            answer(request.reply_to, Assessed(order.turn, stalled))
             return
-        self._streak = self._streak.observe(order.fingerprint, order.results, self._rule)
-        answer(request.reply_to, Observed(order.turn))
+        stalled, nudge = self._tracking.observe(order.committed)
+        answer(request.reply_to, Observed(order.turn, stalled, nudge))

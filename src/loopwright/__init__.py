@@ -11,20 +11,24 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from loopwright.actors import Agent as Agent
+    from loopwright.actors import FallbackChain as FallbackChain
     from loopwright.actors import Run as Run
     from loopwright.actors import Runtime as Runtime
     from loopwright.actors import SyncRuntime as SyncRuntime
     from loopwright.actors import ToolContext as ToolContext
     from loopwright.actors import ToolFailure as ToolFailure
     from loopwright.actors import tool as tool
+    from loopwright.policy import Context as Context
     from loopwright.policy import Policy as Policy
     from loopwright.policy import Progress as Progress
     from loopwright.protocol import Budget as Budget
     from loopwright.protocol import CannotContinue as CannotContinue
+    from loopwright.protocol import Claim as Claim
     from loopwright.protocol import Clarification as Clarification
     from loopwright.protocol import ConfigurationError as ConfigurationError
     from loopwright.protocol import Effect as Effect
     from loopwright.protocol import Final as Final
+    from loopwright.protocol import Handoff as Handoff
     from loopwright.protocol import LoopwrightError as LoopwrightError
     from loopwright.protocol import Model as Model
     from loopwright.protocol import ModelReply as ModelReply
@@ -32,14 +36,18 @@ if TYPE_CHECKING:
     from loopwright.protocol import Outcome as Outcome
     from loopwright.protocol import Overloaded as Overloaded
     from loopwright.protocol import Principal as Principal
+    from loopwright.protocol import ProgressNote as ProgressNote
     from loopwright.protocol import Reason as Reason
     from loopwright.protocol import Reconciled as Reconciled
     from loopwright.protocol import RequestApproval as RequestApproval
     from loopwright.protocol import ToolCall as ToolCall
     from loopwright.protocol import ToolCalls as ToolCalls
     from loopwright.protocol import Usage as Usage
+    from loopwright.protocol import Verification as Verification
     from loopwright.protocol import applied as applied
+    from loopwright.protocol import failed as failed
     from loopwright.protocol import not_applied as not_applied
+    from loopwright.protocol import passed as passed
     from loopwright.protocol import rejected as rejected
     from loopwright.protocol import unknown as unknown
 
@@ -49,10 +57,14 @@ __all__ = [
     "Agent",
     "Budget",
     "CannotContinue",
+    "Claim",
     "Clarification",
     "ConfigurationError",
+    "Context",
     "Effect",
+    "FallbackChain",
     "Final",
+    "Handoff",
     "LoopwrightError",
     "Model",
     "ModelReply",
@@ -62,6 +74,7 @@ __all__ = [
     "Policy",
     "Principal",
     "Progress",
+    "ProgressNote",
     "Reason",
     "Reconciled",
     "RequestApproval",
@@ -73,15 +86,27 @@ __all__ = [
     "ToolContext",
     "ToolFailure",
     "Usage",
+    "Verification",
     "applied",
+    "failed",
     "not_applied",
+    "passed",
     "rejected",
     "tool",
     "unknown",
 ]
 
-_FROM_ACTORS = {"Agent", "Run", "Runtime", "SyncRuntime", "ToolContext", "ToolFailure", "tool"}
-_FROM_POLICY = {"Policy", "Progress"}
+_FROM_ACTORS = {
+    "Agent",
+    "FallbackChain",
+    "Run",
+    "Runtime",
+    "SyncRuntime",
+    "ToolContext",
+    "ToolFailure",
+    "tool",
+}
+_FROM_POLICY = {"Context", "Policy", "Progress"}
 
 
 def __getattr__(name: str) -> object:

@@ -31,7 +31,8 @@ from loopwright.protocol import (
 )
 from loopwright.stores import SQLiteStore, all_effects, all_invocations
 
-from ._check import Kept, check_case
+from ._check import check_case
+from ._kept import Kept
 from ._life import KEY, LOG, STORE, Spec
 from ._log import Killed, read_log
 from ._points import CrashPoint

@@ -8,50 +8,40 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final, TypeGuard
 
 from loopwright.protocol import (
+    AnswerVerified,
     CallDispatched,
     CancelRequested,
     Effect,
-    EffectEntry,
     EffectKey,
     EffectReconciled,
-    Entry,
     InvocationEnded,
-    InvocationId,
     InvocationState,
     JournalCorruptError,
     Reason,
-    Record,
-    RequestApproval,
-    ToolCalls,
     TurnCommitted,
     TurnProposed,
+    calls_of,
     fold,
 )
 
-from ._log import Body, Durable, Event, LifeBegan, ModelAsked, StartReturned, digest_of
+from ._family import check_family, keys_of_children
+from ._kept import Kept, holds
+from ._log import (
+    Body,
+    Durable,
+    Event,
+    LifeBegan,
+    ModelAsked,
+    StartReturned,
+    VerifierAsked,
+    digest_of,
+)
 
 ASKED: Final = (Effect.RECONCILABLE, Effect.MANUAL)
 """Classes whose writes are never dispatched again unless somebody says that nothing was applied."""
-
-
-@dataclass(frozen=True, slots=True)
-class Kept:
-    """One invocation, as the store has it."""
-
-    invocation_id: InvocationId
-    last_seq: int
-    """As it is listed."""
-    entries: Sequence[Entry]
-    effects: Sequence[EffectEntry]
-
-    @property
-    def records(self) -> list[Record]:
-        """The journal, without its lines."""
-        return [entry.record for entry in self.entries]
 
 
 def check_case(
@@ -76,16 +66,13 @@ def check_case(
         _check_dispatches(one)
         _check_bodies(one, events)
         _check_model(one, events)
+        _check_verifiers(one, events)
         _check_cancel(one, events)
         _check_ledger(one, state)
     _check_once(kept, events)
+    check_family(kept, events)
     if downstream is not None:
         _check_downstream(kept, downstream)
-
-
-def _check(holds: bool, problem: str) -> None:
-    if not holds:
-        raise AssertionError(problem)
 
 
 # ------------------------------------------------------------ nothing is lost
@@ -93,7 +80,7 @@ def _check_started(kept: Sequence[Kept], events: Sequence[Event]) -> None:
     known = {one.invocation_id for one in kept}
     for event in events:
         if isinstance(event, StartReturned | Durable):
-            _check(
+            holds(
                 event.invocation_id in known,
                 f"lost: invocation {event.invocation_id} was durable in life {event.life}",
             )
@@ -101,7 +88,7 @@ def _check_started(kept: Sequence[Kept], events: Sequence[Event]) -> None:
 
 def _folded(one: Kept) -> InvocationState:
     held = len(one.entries)
-    _check(
+    holds(
         held == one.last_seq,
         f"gap: the journal of {one.invocation_id} has {held} records up to seq {one.last_seq}",
     )
@@ -115,7 +102,7 @@ def _check_promises(one: Kept, events: Sequence[Event]) -> None:
     for event in events:
         if isinstance(event, Durable) and event.invocation_id == one.invocation_id:
             lines = [entry.line for entry in one.entries[event.first_seq - 1 : event.last_seq]]
-            _check(
+            holds(
                 digest_of(lines) == event.digest,
                 f"lost commit: seq {event.first_seq} to {event.last_seq} was durable in life "
                 f"{event.life} and is not there as it was",
@@ -136,10 +123,9 @@ def _check_results(one: Kept) -> None:
     for record in one.records:
         if isinstance(record, TurnCommitted):
             decision = record.proposal.decision
-            calls = decision.calls if isinstance(decision, ToolCalls | RequestApproval) else ()
-            wanted = [call.call_id for call in calls]
+            wanted = [call.call_id for call in calls_of(decision)]
             got = [result.call_id for result in record.results]
-            _check(
+            holds(
                 got == wanted,
                 f"turn {record.turn} has results for {got}, and the calls {wanted}",
             )
@@ -159,16 +145,16 @@ def _check_dispatches(one: Kept) -> None:
                 last[turn, call_id] = record
                 if before is None:
                     continue
-                _check(
+                holds(
                     before.effect_key == record.effect_key,
                     f"{call} was dispatched under two effect keys: {before.effect_key} and "
                     f"{record.effect_key}",
                 )
-                _check(
+                holds(
                     record.attempt == before.attempt + 1,
                     f"{call} was dispatched as attempt {record.attempt} after {before.attempt}",
                 )
-                _check(
+                holds(
                     before.effect not in ASKED or (turn, call_id) in unapplied,
                     f"{call}, {before.effect}, was dispatched again, and nobody has said that it "
                     "was not applied",
@@ -194,12 +180,12 @@ def _check_bodies(one: Kept, events: Sequence[Event]) -> None:
             continue
         attempt = event.turn, event.call_id, event.attempt
         dispatch, shown = announced.get(attempt), _shown(event)
-        _check(
+        holds(
             dispatch is not None and dispatch.effect_key == event.effect_key,
             f"{shown} began, and its dispatch is not in the journal",
         )
         before = begun.setdefault(attempt, event)
-        _check(before is event, f"{shown} began, and had begun in life {before.life} already")
+        holds(before is event, f"{shown} began, and had begun in life {before.life} already")
 
 
 def _check_once(kept: Sequence[Kept], events: Sequence[Event]) -> None:
@@ -236,10 +222,37 @@ def _check_model(one: Kept, events: Sequence[Event]) -> None:
                     if isinstance(record, TurnProposed | TurnCommitted):
                         proposed.setdefault(record.turn, event.life)
             case ModelAsked(life=life, turn=turn) if event.invocation_id == one.invocation_id:
-                _check(
+                holds(
                     turn not in known.get(life, ()) and proposed.get(turn) != life,
                     f"the model was asked for turn {turn} in life {life}, and its reply was "
                     f"durable since life {proposed.get(turn)}",
+                )
+            case _:
+                pass
+
+
+def _check_verifiers(one: Kept, events: Sequence[Event]) -> None:
+    """A verdict that is durable, and still holds, is not asked for again by a later life."""
+    passed: dict[tuple[int, str], int] = {}
+    held: dict[tuple[int, str], int] = {}
+    for event in events:
+        match event:
+            case LifeBegan():
+                held = dict(passed)
+            case Durable(invocation_id=one.invocation_id):
+                for record in one.records[event.first_seq - 1 : event.last_seq]:
+                    if isinstance(record, AnswerVerified) and record.passed:
+                        passed[record.turn, record.verifier] = event.life
+                    elif isinstance(record, EffectReconciled):
+                        # The ledger is another since.
+                        passed.clear()
+                        held.clear()
+            case VerifierAsked(invocation_id=one.invocation_id):
+                asked = event.turn, event.verifier
+                holds(
+                    asked not in held,
+                    f"verifier {event.verifier!r} was asked about turn {event.turn} in life "
+                    f"{event.life}, and its verdict was durable since life {held.get(asked)}",
                 )
             case _:
                 pass
@@ -253,7 +266,7 @@ def _check_cancel(one: Kept, events: Sequence[Event]) -> None:
         return
     for record in records[stop:]:
         late = isinstance(record, CallDispatched)
-        _check(not late, f"a call was dispatched after a cancel was durable: {record}")
+        holds(not late, f"a call was dispatched after a cancel was durable: {record}")
     stopped, later = False, set[int]()
     for event in events:
         match event:
@@ -261,9 +274,11 @@ def _check_cancel(one: Kept, events: Sequence[Event]) -> None:
                 later.add(life)
             case Durable(invocation_id=one.invocation_id):
                 stopped = stopped or event.last_seq > stop
-            case Body(step="began", delivery=False, life=life) if life in later:
+            case Body(step="began", delivery=False, life=life, invocation_id=one.invocation_id) if (
+                life in later
+            ):
                 raise AssertionError(f"{_shown(event)} began after a cancel was durable")
-            case ModelAsked(life=life) if life in later:
+            case ModelAsked(life=life, invocation_id=one.invocation_id) if life in later:
                 raise AssertionError(f"the model was asked in life {life}, after a cancel")
             case _:
                 pass
@@ -277,11 +292,11 @@ def _check_ledger(one: Kept, state: InvocationState) -> None:
         if effect.status == "prepared" and key in said:
             # It went into the outbox: what became of it there is in the ledger only.
             continue
-        _check(
+        holds(
             said.get(key) == effect,
             f"the ledger has {said.get(key)} for {key}, and the journal {effect}",
         )
-    _check(
+    holds(
         said.keys() == state.business.effects.keys(),
         f"the ledger has {sorted(said)}, and the journal {sorted(state.business.effects)}",
     )
@@ -289,26 +304,29 @@ def _check_ledger(one: Kept, state: InvocationState) -> None:
     if reason is None or reason is Reason.APPROVAL_REQUIRED:
         return
     for effect in state.business.effects.values():
-        _check(
+        holds(
             effect.status != "dispatched",
             f"it rests with {reason}, and the effect {effect.effect_key} is still under way",
         )
 
 
 def _check_downstream(kept: Sequence[Kept], downstream: Mapping[str, int]) -> None:
-    known = {effect.effect_key: effect for one in kept for effect in one.effects}
+    # What stands for a child takes no effect of its own.
+    children = keys_of_children(kept)
+    effects = [effect for one in kept for effect in one.effects]
+    known = {e.effect_key: e for e in effects if e.effect_key not in children}
     for key, count in Counter(downstream).items():
         effect = known.get(EffectKey(key))
-        _check(count <= 1, f"duplicate: the effect {key} has taken place {count} times")
-        _check(
+        holds(count <= 1, f"duplicate: the effect {key} has taken place {count} times")
+        holds(
             effect is not None or not count,
             f"the effect {key} has taken place, and no dispatch has announced this key",
         )
         if effect is not None and effect.status in ("rejected", "not_applied"):
-            _check(not count, f"the effect {key} has taken place, and counts as {effect.status}")
+            holds(not count, f"the effect {key} has taken place, and counts as {effect.status}")
     for key, effect in known.items():
         if effect.status == "committed":
-            _check(
+            holds(
                 downstream.get(key, 0) > 0,
                 f"the effect {key} counts as committed, and has not taken place",
             )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import pkgutil
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +17,7 @@ from loopwright.actors import Agent, Run, Runtime
 from loopwright.protocol import (
     Budget,
     ConfigurationError,
+    InvocationId,
     InvocationStateError,
     JsonValue,
     LeaseHeldError,
@@ -97,17 +98,20 @@ async def live(factory: Callable[[Path], object], spec: Spec) -> str:
         )
         log.write(StartReturned(spec.life, run.id))
         trap.invocation_id = run.id
-        return str((await _People(runtime, run, spec).bring_to_rest()).reason)
+        people = _People(runtime, run, spec, agents)
+        return str((await people.bring_to_rest()).reason)
 
 
 class _People:
     """Everybody an invocation may wait for."""
 
-    def __init__(self, runtime: Runtime, run: Run, spec: Spec) -> None:
+    def __init__(self, runtime: Runtime, run: Run, spec: Spec, agents: Sequence[Agent]) -> None:
         self._runtime = runtime
         self._run = run
         self._spec = spec
-        self._settled: set[tuple[int, str]] = set()
+        self._settled: set[tuple[InvocationId, int, str]] = set()
+        self._children = {a.name: {t.name for t in a.tools.values() if t.child} for a in agents}
+        """By agent, the tools that stand for children."""
 
     async def bring_to_rest(self) -> Outcome:
         """Say what it waits for, until it waits for nothing that can be said."""
@@ -156,9 +160,15 @@ class _People:
 
     async def _settle(self, outcome: Outcome) -> bool:
         """Say what became of the writes nobody has settled, each once in this life."""
+        for child in outcome.waits_for:
+            if await self._settle(await self._runtime.outcome(child)):
+                return True
+        children = self._children[outcome.agent]
         for effect in outcome.unresolved_effects:
-            named = effect.turn, effect.call_id
+            named = outcome.invocation_id, effect.turn, effect.call_id
             if effect.status != "outcome_unknown" or named in self._settled:
+                continue
+            if effect.tool_name in children:
                 continue
             found = self._found(effect.effect_key)
             waits = outcome.reason is Reason.RECONCILIATION_REQUIRED
@@ -166,7 +176,7 @@ class _People:
                 continue
             self._settled.add(named)
             await self._runtime.settle(
-                self._run.id, effect.call_id, found, by=PERSON, turn=effect.turn
+                outcome.invocation_id, effect.call_id, found, by=PERSON, turn=effect.turn
             )
             return True
         return False

@@ -49,6 +49,17 @@ class ModelAsked:
 
 
 @dataclass(frozen=True, slots=True)
+class VerifierAsked:
+    """A verifier is shown the answer of a turn."""
+
+    life: int
+    invocation_id: InvocationId
+    turn: int
+    verifier: str
+    kind: Literal["verifier"] = "verifier"
+
+
+@dataclass(frozen=True, slots=True)
 class Body:
     """The body of a tool has begun, returned or failed."""
 
@@ -87,7 +98,7 @@ class Killed:
     kind: Literal["killed"] = "killed"
 
 
-Event: TypeAlias = LifeBegan | StartReturned | ModelAsked | Body | Durable | Killed
+Event: TypeAlias = LifeBegan | StartReturned | ModelAsked | VerifierAsked | Body | Durable | Killed
 _events: TypeAdapter[Event] = TypeAdapter(Annotated[Event, Field(discriminator="kind")])
 
 

@@ -38,6 +38,8 @@ class CrashPoint(StrEnum):
     """`ApprovalRequested` is durable: a person is waited for."""
     K10 = "K10"
     """`ApprovalDecided` is durable; nothing it allows has been dispatched because of it."""
+    K11 = "K11"
+    """A verifier has looked at the answer, which is durable; nothing of its verdict is."""
     K12 = "K12"
     """`CancelRequested` is durable, and the invocation is not over."""
     K13 = "K13"

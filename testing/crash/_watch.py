@@ -1,4 +1,4 @@
-"""A life under watch: its store, model, tools and reconcilers, each with the points around it.
+"""A life under watch: its store, models, tools, reconcilers and verifiers, with their points.
 
 What is watched behaves as before: the same schemas, effect keys, timeouts and threads. At each
 point the trap decides whether the process is killed, or a cancel is asked for.
@@ -11,19 +11,22 @@ import inspect
 import os
 import signal
 import threading
+import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from types import MappingProxyType
-from typing import Any, Final
+from typing import Any, Final, cast
 
-from loopwright.actors import Agent, AnyTool, Tool, ToolContext
+from loopwright.actors import Agent, AnyTool, AnyVerifier, FallbackChain, Tool, ToolContext
 from loopwright.protocol import (
+    AnswerVerified,
     Append,
     ApprovalDecided,
     ApprovalRequested,
     CallCompleted,
     CancelRequested,
+    Claim,
     Effect,
     EffectReconciled,
     InvocationEnded,
@@ -43,13 +46,14 @@ from loopwright.protocol import (
 from loopwright.stores import AppendResult, Store
 
 from .._wrapped_store import WrappedStore
-from ._log import Body, Durable, Killed, Log, ModelAsked, digest_of
+from ._log import Body, Durable, Killed, Log, ModelAsked, VerifierAsked, digest_of
 from ._points import CrashPoint
 
 PERSON: Final = "crash kit"
 """In whose name the kit approves, answers, settles and cancels."""
 _PATIENCE: Final = 2.0
 """Seconds a body waits for the cancel asked for in it to be durable."""
+_MOMENT: Final = 0.001
 
 
 class Trap:
@@ -79,6 +83,8 @@ class Trap:
         """Asks for a cancel, from any thread; set once there is a runtime."""
         self.replied: set[tuple[InvocationId, int]] = set()
         """Turns for which the model was asked in this life, and of which nothing is durable."""
+        self.owed: set[tuple[InvocationId, int, str]] = set()
+        """Replies and, by name, verdicts of verifiers, of this life, that are not durable yet."""
         self._point = point
         self._occurrence = occurrence
         self._cancel_at = cancel_at
@@ -128,7 +134,9 @@ class WatchedStore(WrappedStore):
         """Store a batch; as there, if it comes to that."""
         records = [[decode_record(line) for line in append.lines] for append in batch]
         for append, those in zip(batch, records, strict=True):
-            self._trap.invocation_id = append.invocation_id
+            if self._trap.invocation_id is None:
+                # Children have a later one.
+                self._trap.invocation_id = append.invocation_id
             self._before(append.invocation_id, those)
         results = await self.inner.append(batch)
         for append, those, result in zip(batch, records, results, strict=True):
@@ -150,6 +158,11 @@ class WatchedStore(WrappedStore):
         trap, invocation_id = self._trap, append.invocation_id
         digest = digest_of(append.lines)
         trap.log.write(Durable(trap.life, invocation_id, append.first_seq, append.last_seq, digest))
+        for record in records:
+            if isinstance(record, TurnProposed | TurnCommitted):
+                trap.owed.discard((invocation_id, record.turn, ""))
+            elif isinstance(record, AnswerVerified):
+                trap.owed.discard((invocation_id, record.turn, record.verifier))
         for point in dict.fromkeys(_points_behind(records)):
             trap.reached(point)
         # Last: a body in a thread must not get on with it in a process that is to be killed.
@@ -203,6 +216,7 @@ class _WatchedModel:
         self._trap.log.write(ModelAsked(self._trap.life, request.invocation_id, request.turn))
         reply = await self._inner.decide(request)
         self._trap.replied.add((request.invocation_id, request.turn))
+        self._trap.owed.add((request.invocation_id, request.turn, ""))
         return reply
 
 
@@ -311,13 +325,65 @@ class _WatchedTool(Tool[..., Any]):
         return self._real.reconciler(effect_key)
 
 
+def _watched(model: Model | FallbackChain, trap: Trap) -> Model | FallbackChain:
+    if not isinstance(model, FallbackChain):
+        return _WatchedModel(model, trap)
+    ours = [_WatchedModel(endpoint.model, trap) for endpoint in model.endpoints]
+    last = ours.pop() if model.endpoints[-1].only_refused else None
+    return FallbackChain(ours, on_refusal=last)
+
+
+def _watched_verifier(real: AnyVerifier, name: str, trap: Trap) -> AnyVerifier:
+    """Watch a verifier: it is asked once all that was said before it is durable."""
+
+    def owes(claim: Claim) -> bool:
+        return any(identity == claim.invocation_id for identity, _, _ in trap.owed)
+
+    def begin(claim: Claim) -> None:
+        turn = len(claim.history) + 1
+        trap.log.write(VerifierAsked(trap.life, claim.invocation_id, turn, name))
+
+    def said(claim: Claim, verdict: Any) -> Any:
+        trap.reached(CrashPoint.K11)
+        trap.owed.add((claim.invocation_id, len(claim.history) + 1, name))
+        return verdict
+
+    async def verify(claim: Claim) -> Any:
+        until = time.monotonic() + _PATIENCE
+        while owes(claim) and time.monotonic() < until:  # noqa: ASYNC110 - it is told in no one place
+            await asyncio.sleep(_MOMENT)
+        begin(claim)
+        verdict: Any = real(claim)
+        return said(claim, await verdict if inspect.isawaitable(verdict) else verdict)
+
+    def block(claim: Claim) -> Any:
+        until = time.monotonic() + _PATIENCE
+        while owes(claim) and time.monotonic() < until:
+            time.sleep(_MOMENT)
+        begin(claim)
+        return said(claim, real(claim))
+
+    called = getattr(type(real), "__call__", None)  # noqa: B004 - not whether, but how
+    asks = inspect.iscoroutinefunction(real) or inspect.iscoroutinefunction(called)
+    watched: Any = verify if asks else block
+    watched.__name__ = name
+    if hasattr(real, "timeout"):
+        watched.timeout = getattr(real, "timeout")  # noqa: B009 - a function need not have one
+    return cast("AnyVerifier", watched)
+
+
 def watch(agents: Sequence[Agent], trap: Trap) -> None:
     """Put agents under watch, for the rest of this process; a shared tool stays shared."""
     tools: dict[int, AnyTool] = {}
     for agent in agents:
-        agent.model = _WatchedModel(agent.model, trap)
+        agent.model = _watched(agent.model, trap)
+        if agent.finish_model is not None:
+            agent.finish_model = _watched(agent.finish_model, trap)
+        named = zip(agent.verifiers, agent.verifier_names, strict=True)
+        agent.verifiers = tuple([_watched_verifier(real, name, trap) for real, name in named])
         for real in agent.tools.values():
-            tools.setdefault(id(real), _WatchedTool(real, trap))
+            # What stands for a child runs no body of its own.
+            tools.setdefault(id(real), real if real.child else _WatchedTool(real, trap))
         agent.tools = MappingProxyType(
             {name: tools[id(real)] for name, real in agent.tools.items()}
         )

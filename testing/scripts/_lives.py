@@ -15,7 +15,7 @@ from loopwright.stores import MemoryStore, Store
 from .._clock import VirtualClock
 from .._failing_store import FailingStore
 from .._wrapped_store import WrappedStore
-from ._stand_ins import World, agent_of
+from ._stand_ins import World, crew_of
 from ._steps import Script
 
 _NEVER_OPENED: Final = MemoryStore()
@@ -75,11 +75,12 @@ class Lives:
         self.world = World(self._writes)
         """What the present process, or the last one, has asked of the outside."""
         try:
-            self.agent = agent_of(self._script, self._agents, self.world)
+            crew = crew_of(self._script, self._agents, self.world)
         except ConfigurationError as error:
             raise ConfigurationError(f"{self._script.name}: {error}") from None
+        self.agent = crew[0]
         self._mortal = _MortalStore(self.store)
-        self.runtime = Runtime([self.agent], store=self._mortal, clock=self.clock)
+        self.runtime = Runtime(crew, store=self._mortal, clock=self.clock)
 
     @property
     def alive(self) -> bool:

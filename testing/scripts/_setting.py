@@ -9,7 +9,7 @@ from typing import Any, Literal, Self, TypeAlias
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from loopwright.policy import Policy, Progress, tool_named
+from loopwright.policy import Policy, tool_named
 from loopwright.protocol import Budget, Effect
 
 
@@ -76,10 +76,8 @@ class PolicyPart(Part):
         for rule in ("ask", "deny"):
             if rule in given:
                 given[rule] = [tool_named(*given[rule])]
-        progress = Progress(
-            given.pop("max_repeats", base.progress.max_repeats),
-            given.pop("results_must_repeat", base.progress.results_must_repeat),
-        )
+        named = ("max_repeats", "results_must_repeat")
+        progress = replaced(base.progress, **{n: given.pop(n) for n in named if n in given})
         return replaced(base, progress=progress, **given)
 
 

@@ -14,6 +14,7 @@ from types import MappingProxyType
 from typing import Any, Final, TypeAlias
 
 from loopwright.actors import Agent, AnyTool, Tool, ToolContext, tool
+from loopwright.policy import Policy, Retry
 from loopwright.protocol import (
     ConfigurationError,
     Effect,
@@ -136,6 +137,8 @@ class _StandIn(Tool[..., Any]):
         vars(self).update(vars(real))
         self.function = partial(world.run, real.name)
         self.is_async = True
+        # The script says what a child has come to, as it does of any other call.
+        self.child = None
         if real.reconciler is not None:
 
             async def ask(effect_key: str) -> Reconciled:
@@ -147,8 +150,11 @@ class _StandIn(Tool[..., Any]):
         return {"context": context(), "arguments": arguments}
 
 
-def agent_of(script: Script, agents: Sequence[Agent], world: World) -> Agent:
-    """Make the agent a script runs: one of those given, or one with the script's own tools.
+def crew_of(script: Script, agents: Sequence[Agent], world: World) -> list[Agent]:
+    """Make the agents of a script: first the one that begins, then those it may be handed to.
+
+    The first is one of those given, or one with the script's own tools: then nothing is tried
+    again by itself, for each `execute` is one attempt.
 
     Raises:
         ConfigurationError: If there is no such agent, or it cannot be as the script says.
@@ -156,7 +162,8 @@ def agent_of(script: Script, agents: Sequence[Agent], world: World) -> Agent:
     document = script.document
     if document.tools is not None or not agents:
         tools = [_declared(name, part) for name, part in (document.tools or {}).items()]
-        base = Agent(document.agent, model=world, tools=tools)
+        policy = Policy(tool_retry=Retry(max_attempts=1))
+        base = Agent(document.agent, model=world, tools=tools, policy=policy)
     else:
         known = {agent.name: agent for agent in agents}
         found = known.get(document.agent)
@@ -165,13 +172,17 @@ def agent_of(script: Script, agents: Sequence[Agent], world: World) -> Agent:
                 f"there is no agent {document.agent!r}; declare `tools`, or use: {', '.join(known)}"
             )
             raise ConfigurationError(msg)
-        base = copy.copy(found)
-    policy = base.policy if document.policy is None else document.policy.over(base.policy)
-    base.model, base.policy = world, policy
-    base.tools = MappingProxyType(
-        {name: _StandIn(real, world) for name, real in base.tools.items()}
-    )
-    return base
+        base = found
+    crew = [base, *(agent for agent in agents if agent.name != base.name)]
+    return [_stand_in(agent, script, world) for agent in crew]
+
+
+def _stand_in(agent: Agent, script: Script, world: World) -> Agent:
+    own, said = copy.copy(agent), script.document.policy
+    own.model, own.finish_model = world, None
+    own.policy = agent.policy if said is None else said.over(agent.policy)
+    own.tools = MappingProxyType({name: _StandIn(t, world) for name, t in agent.tools.items()})
+    return own
 
 
 def _declared(name: str, part: ToolPart) -> AnyTool:

@@ -24,6 +24,7 @@ from loopwright import (
     Runtime,
     tool,
 )
+from loopwright.policy import Retry
 from loopwright.stores import SQLiteStore
 from loopwright.testing import ScriptedModel, Step, VirtualClock, settle
 
@@ -220,6 +221,7 @@ async def test_b89_a_tools_own_timeout_error_is_its_error() -> None:
         [batch(call("1", "ask_upstream")), Final("done")],
         ask_upstream,
         budget=Budget(max_active_seconds=60),
+        policy=Policy(tool_retry=Retry(max_attempts=1)),
     )
 
     assert played.outcome.completed

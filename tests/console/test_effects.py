@@ -169,8 +169,12 @@ def test_effects_answers_what_is_unresolved_over_all_invocations(till: Cli) -> N
 def test_approve_shows_exactly_what_runs(till: Cli) -> None:
     asked = till("run", "till", "gift 7", "--json").json
     said = till("approve", asked["invocation_id"], asked["proposal"]["digest"], "--by", "ana")
-    for part in ("approved by ana", "order   7", "amount  5", "as proposed (call c7)"):
+    for part in (
+        *("to be approved by ana", "order   7", "amount  5", "call c7, idempotent effect"),
+        *("on behalf of  anonymous", "tool_named(gift)", asked["proposal"]["digest"]),
+    ):
         assert part in said.out
+    assert said.out.index("amount  5") < said.out.index("approved        c7, by ana")
 
 
 def test_an_edited_call_runs_as_edited_and_as_shown(till: Cli) -> None:
@@ -187,9 +191,22 @@ def test_for_machines_the_approved_calls_are_listed(till: Cli) -> None:
     asked = till("run", "till", "gift 7", "--json").json
     words = ("approve", asked["invocation_id"], asked["proposal"]["digest"], "--by", "ana")
     done = till(*words, "--edit", 'c7={"order": 8, "amount": 1}', "--json").json
-    assert done["approved"] == [
-        {"call_id": "c7", "tool_name": "gift", "arguments": {"order": 8, "amount": 1}}
-    ]
+    assert done["approved"] == {
+        "digest": asked["proposal"]["digest"],
+        "agent": "till",
+        "principal": {"actor": "anonymous", "tenant": "", "roles": [], "capabilities": []},
+        "expires_at": None,
+        "calls": [
+            {
+                "call_id": "c7",
+                "tool_name": "gift",
+                "effect": "idempotent",
+                "arguments": {"order": 8, "amount": 1},
+                "reason": "tool_named(gift) needs a human's yes",
+                "edited": True,
+            }
+        ],
+    }
 
 
 # ---------------------------------------------------------------- what is refused
@@ -244,7 +261,7 @@ def test_an_edit_that_does_not_fit_approves_nothing(till: Cli, edit: str, part: 
     asked = till("run", "till", "gift 7", "--json").json
     words = ("approve", asked["invocation_id"], asked["proposal"]["digest"], "--by", "ana")
     said = till(*words, "--edit", edit)
-    assert (said.code, said.out, said.err.count("\n")) == (2, "", 1)
+    assert (said.code, "─ approved by" in said.out, said.err.count("\n")) == (2, False, 1)
     assert part in said.err
     twice = till(*words, "--edit", 'c7={"order": 7}', "--edit", 'c7={"order": 8}')
     assert (twice.code, "there twice" in twice.err) == (2, True)

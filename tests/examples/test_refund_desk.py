@@ -128,13 +128,13 @@ async def test_an_unknown_request_is_given_up(path: Path) -> None:
     assert "REQ-99" in str(outcome.cause)
 
 
-async def test_a_shop_that_is_gone_ends_without_progress(path: Path) -> None:
-    """The model asks again, and the runtime ends it: no endless loop, no guess."""
+async def test_a_shop_that_is_gone_is_unavailable(path: Path) -> None:
+    """The model asks again, and the runtime ends it as what it is: no endless loop, no guess."""
     agent = make_agent(path)
     path.unlink()  # noqa: ASYNC240 - nothing else runs
     async with Runtime([agent]) as runtime:
         outcome = await runtime.run(NAME, goal("REQ-01"))
-    assert outcome.reason is Reason.NO_PROGRESS
+    assert outcome.reason is Reason.TOOL_UNAVAILABLE
 
 
 async def test_a_refusal_of_the_shop_itself_reaches_the_model(path: Path) -> None:

@@ -1,190 +1,67 @@
-"""A machine under test: a fake clock, a fake store, and everything it said, in order."""
+"""The stand, driven in words: each says one thing to the machine, as somebody would."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import Any, Self, TypeVar
+from collections.abc import Mapping
+from typing import Self
 
-from loopwright.actors._clock import Instant
-from loopwright.actors.machine._machine import Machine
-from loopwright.policy import Policy
 from loopwright.protocol import (
+    NO_USAGE,
     Answer,
     AnswerApproval,
-    Append,
     Assess,
     Assessed,
-    AttemptId,
+    AttemptFailed,
     Budget,
     CallId,
     Cancel,
-    Commit,
-    CommitFailed,
-    Committed,
+    ChildRested,
+    Compact,
+    Compacted,
     Decide,
     Decided,
     DecideFailed,
-    Delivery,
-    EffectEntry,
-    EffectKey,
-    Entered,
-    Entry,
-    Execute,
+    DecideInstead,
     Executed,
+    Expire,
     Final,
     Found,
     Grant,
-    Input,
-    Interrupt,
-    InvocationState,
+    InvocationId,
     JsonObject,
     LeaseLost,
+    ModelErrorKind,
     NotDispatched,
     Observe,
     Observed,
-    Outcome,
-    Output,
     Proposed,
     Reason,
-    Reconcile,
     Reconciled,
     Recover,
-    Rested,
-    RunState,
     Settle,
-    Snapshot,
     Stalled,
     Start,
-    Tick,
     ToolResult,
-    TurnCommitted,
     Usage,
     Validate,
     Validated,
     ValidationVerdict,
-    decode_record,
-    fold,
+    Verified,
+    Verify,
+    Wake,
+    failed,
+    passed,
 )
-from machine.samples import calls, judge, lost, ok, started
-
-T = TypeVar("T", bound=Output)
-Edge = tuple[RunState, type[Input] | type[Entered], RunState]
+from machine.samples import CHILDREN, calls, judge, lost, ok, stand_of
+from machine.stand import Stand
 
 
-class Driver:
-    """Feeds a machine, and plays the store: by default every commit is durable at once.
+class Driver(Stand):
+    """A stand with a word for each message; a reply is to what was asked last."""
 
-    Args:
-        budget: Limits of the invocation.
-        policy: What is forgiven, and the grace periods.
-        journal: Go on from these lines, as a new process would, instead of a new invocation.
-        hold: Keep commits back until `ack`.
-        known: Results that this process has and could not store.
-    """
-
-    def __init__(
-        self,
-        budget: Budget | None = None,
-        policy: Policy | None = None,
-        journal: Iterable[bytes] = (),
-        *,
-        hold: bool = False,
-        known: Iterable[ToolResult] = (),
-    ) -> None:
-        self.budget = budget or Budget()
-        self.policy = policy or Policy()
-        self.hold = hold
-        self.time = 0.0
-        self.journal = [Entry(decode_record(line), line) for line in journal]
-        self.commits: list[tuple[str, ...]] = []
-        """The kinds of record in each commit that is durable."""
-        self.pending: list[Append] = []
-        self.said: list[Output] = []
-        self.edges: set[Edge] = set()
-        self.running: dict[str, Execute] = {}
-        """Dispatched calls without a result, by call id."""
-        self.asking: dict[str, Reconcile] = {}
-        """Calls whose owner was asked what became of them and has not answered, by call id."""
-        self.ledger: dict[EffectKey, EffectEntry] = {}
-        """The effect ledger as a store keeps it."""
-        self.outbox: list[Delivery] = []
-        """What the store has to deliver."""
-        self.snapshot: Snapshot | None = None
-        """The last one the store was given."""
-        self.machine = self._machine(known)
-
-    # ------------------------------------------------------------ what it does
-    def tell(self, message: Input) -> tuple[Output, ...]:
-        """Hand one message to the machine; then acknowledge, unless commits are held."""
-        before = self.machine.state
-        out = self.machine.on(message, Instant(self.time, 1_000.0 + self.time))
-        trigger: type[Input | Entered] = type(message)
-        # A late message doesn't get as far as the table.
-        trail = self.machine.trail or ([] if self._was_late(out) else [before])
-        for state in trail:
-            self.edges.add((before, trigger, state))
-            before, trigger = state, Entered
-        for output in out:
-            self.said.append(output)
-            if isinstance(output, Commit):
-                self.pending.append(output.append)
-            elif isinstance(output, Execute):
-                self.running[output.call_id] = output
-            elif isinstance(output, Reconcile):
-                self.asking[output.call_id] = output
-        if isinstance(message, Executed | NotDispatched) and not self._was_late(out):
-            self._answered(message.attempt_id, self.running)
-        if isinstance(message, Found) and not self._was_late(out):
-            self._answered(message.attempt_id, self.asking)
-        if not self.hold:
-            self.ack()
-        return out
-
-    def ack(self, count: int | None = None) -> Self:
-        """Make held commits durable, oldest first: all of them, or this many."""
-        done = 0
-        while self.pending and (count is None or done < count):
-            self.tell(Committed(self.store()))
-            done += 1
-        return self
-
-    def store(self) -> int:
-        """Make the oldest held commit durable, not saying so yet; return its last seq."""
-        append = self.pending.pop(0)
-        entries = [Entry(decode_record(line), line) for line in append.lines]
-        self.journal += entries
-        self.commits.append(tuple(entry.record.kind for entry in entries))
-        for effect in append.effects:
-            self.ledger[effect.effect_key] = effect.over(self.ledger.get(effect.effect_key))
-        self.outbox += append.outbox
-        self.snapshot = append.snapshot or self.snapshot
-        return append.last_seq
-
-    def lose(self, *, fenced: bool = False) -> Self:
-        """Let the oldest held commit fail, and with it every later one."""
-        first = self.pending[0]
-        self.pending.clear()
-        self.tell(CommitFailed(first.last_seq, "disk full", fenced))
-        return self
-
-    def reload(self, known: Iterable[ToolResult] = ()) -> Driver:
-        """Go on in a new process: everything that is not durable, or `known`, is gone."""
-        lines = [entry.line for entry in self.journal]
-        again = Driver(self.budget, self.policy, lines, hold=self.hold, known=known)
-        again.ledger, again.outbox = dict(self.ledger), list(self.outbox)
-        again.snapshot = self.snapshot
-        return again
-
-    def later(self, seconds: float) -> Self:
-        """Let time pass, and say so."""
-        self.time += seconds
-        self.tell(Tick())
-        return self
-
-    # ------------------------------------------------------------ one step, in words
     def start(self) -> Self:
         """Begin."""
-        self.tell(Start(started(self.budget)))
+        self.tell(Start(self.start_of()))
         return self
 
     def recover(self) -> Self:
@@ -192,15 +69,30 @@ class Driver:
         self.tell(Recover())
         return self
 
-    def decide(self, decision: Proposed, usage: Usage | None = None) -> Self:
+    def decide(self, decision: Proposed, usage: Usage | None = None, endpoint: str = "m1") -> Self:
         """Let the model reply."""
-        turn = self.last(Decide).turn
-        self.tell(Decided(turn, decision, usage or Usage(100, 10), "scripted", "r1"))
+        turn, used = self.last(Decide).turn, usage or Usage(100, 10)
+        self.tell(Decided(turn, decision, used, "scripted", "r1", endpoint=endpoint))
         return self
 
-    def fail_model(self, error: str = "the provider is down") -> Self:
+    def attempt_failed(
+        self,
+        usage: Usage = NO_USAGE,
+        endpoint: str = "m1",
+        category: ModelErrorKind = ModelErrorKind.TRANSIENT,
+    ) -> Self:
+        """Let one attempt at a model come to nothing, with another to follow."""
+        turn = self.last(Decide).turn
+        self.tell(AttemptFailed(turn, 1, endpoint, category, "503", usage))
+        return self
+
+    def fail_model(
+        self,
+        error: str = "the provider is down",
+        category: ModelErrorKind = ModelErrorKind.TRANSIENT,
+    ) -> Self:
         """Let the model not reply."""
-        self.tell(DecideFailed(self.last(Decide).turn, error))
+        self.tell(DecideFailed(self.last(Decide).turn, error, category))
         return self
 
     def judged(self, verdict: ValidationVerdict | None = None) -> Self:
@@ -214,9 +106,23 @@ class Driver:
         self.tell(Assessed(self.last(Assess).turn, stalled))
         return self
 
-    def observed(self, stalled: Stalled | None = None) -> Self:
+    def observed(self, stalled: Stalled | None = None, nudge: Stalled | None = None) -> Self:
         """Let the tracker answer after a batch."""
-        self.tell(Observed(self.last(Observe).turn, stalled))
+        self.tell(Observed(self.last(Observe).turn, stalled, nudge))
+        return self
+
+    def verified(self, problem: str = "") -> Self:
+        """Let the verifier that was asked pass the answer, or fail it for this problem."""
+        asked = self.last(Verify)
+        name, done = self.verifiers[asked.number], asked.number == len(self.verifiers) - 1
+        said = failed(problem) if problem else passed()
+        self.tell(Verified(asked.turn, asked.number, name, said, done))
+        return self
+
+    def compacted(self, summary: str = "as before", usage: Usage = NO_USAGE) -> Self:
+        """Let there be a summary."""
+        asked = self.last(Compact)
+        self.tell(Compacted(asked.turn, asked.upto, summary, usage, "m1"))
         return self
 
     def propose(self, *tools: str) -> Self:
@@ -226,7 +132,25 @@ class Driver:
     def done(self, call_id: str, result: ToolResult | None = None) -> Self:
         """Let a running call return."""
         execute = self.running[call_id]
+        if execute.tool_name in CHILDREN:
+            return self.child_rested(call_id, result=result)
         self.tell(Executed(execute.turn, execute.attempt_id, result or ok(execute)))
+        return self
+
+    def child_rested(
+        self,
+        call_id: str,
+        reason: Reason | None = Reason.COMPLETED,
+        *,
+        tool_calls: int = 1,
+        usage: Usage = NO_USAGE,
+        cost: str = "0",
+        result: ToolResult | None = None,
+    ) -> Self:
+        """Let a child end, or wait for somebody, whether it runs or was asked after."""
+        order = self.running.get(call_id) or self.asking[call_id]
+        stand = result or stand_of(order, reason, tool_calls, usage, cost)
+        self.tell(ChildRested(order.turn, order.attempt_id, stand))
         return self
 
     def lost(self, call_id: str) -> Self:
@@ -293,60 +217,17 @@ class Driver:
         self.tell(Grant(budget, "ann"))
         return self
 
-    # ------------------------------------------------------------ what it said
-    def last(self, kind: type[T]) -> T:
-        """Return the last output of this kind."""
-        return next(output for output in reversed(self.said) if isinstance(output, kind))
+    def decide_instead(self, decision: Proposed, by: str = "ann") -> Self:
+        """Let a human decide in the model's place."""
+        self.tell(DecideInstead(decision, by))
+        return self
 
-    def all(self, kind: type[T]) -> list[T]:
-        """Return every output of this kind."""
-        return [output for output in self.said if isinstance(output, kind)]
+    def expire(self) -> Self:
+        """Let nobody have answered in time."""
+        self.tell(Expire("runtime"))
+        return self
 
-    @property
-    def state(self) -> RunState:
-        """Where the machine is."""
-        return self.machine.state
-
-    @property
-    def outcome(self) -> Outcome:
-        """How it came to rest, the last time."""
-        return self.last(Rested).outcome
-
-    @property
-    def reason(self) -> Reason:
-        """Why it came to rest, the last time."""
-        return self.outcome.reason
-
-    @property
-    def turns(self) -> list[TurnCommitted]:
-        """Every committed turn."""
-        return [e.record for e in self.journal if isinstance(e.record, TurnCommitted)]
-
-    def statuses(self, turn: int = -1) -> list[str]:
-        """Name the results of a committed turn, in declared order."""
-        return [result.status.value for result in self.turns[turn].results]
-
-    def executed(self) -> list[str]:
-        """Name every attempt that was dispatched."""
-        return [execute.attempt_id for execute in self.all(Execute)]
-
-    @property
-    def effects(self) -> dict[str, str]:
-        """What is known of each write, by call id."""
-        return {e.call_id: e.status for e in self.machine.folded.business.effects.values()}
-
-    def _answered(self, attempt: AttemptId, waiting: dict[str, Any]) -> None:
-        for call_id, asked in tuple(waiting.items()):
-            if asked.attempt_id == attempt:
-                del waiting[call_id]
-
-    def interrupted(self, *, begun: bool = True) -> list[str]:
-        """Name every attempt that was interrupted though it has begun, or only if it has not."""
-        return [i.attempt_id for i in self.all(Interrupt) if i.begun is begun]
-
-    def _was_late(self, out: tuple[Output, ...]) -> bool:
-        return [type(output).__name__ for output in out] == ["Late"]
-
-    def _machine(self, known: Iterable[ToolResult]) -> Machine:
-        folded = fold(self.journal) if self.journal else InvocationState(started(self.budget))
-        return Machine(folded, self.policy, worker="w1", fence=1, known=known)
+    def wake(self, child: str) -> Self:
+        """Say that the child it waits for has come to rest."""
+        self.tell(Wake(InvocationId(child)))
+        return self

@@ -3,22 +3,28 @@
 from __future__ import annotations
 
 from loopwright.protocol import (
-    Accepted,
     Answer,
     AnswerApproval,
     Assess,
     Assessed,
+    AttemptFailed,
     AttemptId,
     Budget,
     CallId,
     Cancel,
+    ChildRested,
     Clarification,
     CommitFailed,
     Committed,
+    Compact,
+    Compacted,
     Decide,
     Decided,
     DecideFailed,
+    DecideInstead,
+    Execute,
     Executed,
+    Expire,
     Faulty,
     Final,
     Found,
@@ -26,12 +32,15 @@ from loopwright.protocol import (
     Input,
     LeaseLost,
     Malformed,
+    ModelErrorKind,
     NotDispatched,
     Observe,
     Observed,
     Output,
     ProposalDigest,
     Proposed,
+    Reason,
+    Reconcile,
     Recover,
     ResultStatus,
     ServiceFailed,
@@ -42,15 +51,30 @@ from loopwright.protocol import (
     Usage,
     Validate,
     Validated,
-    ValidationVerdict,
+    Verified,
+    Verify,
+    Wake,
     applied,
     not_applied,
+    passed,
     rejected,
     unknown,
 )
+from loopwright.protocol import failed as failed_claim
 from machine.driver import Driver
-from machine.samples import calls, failed, judge, lost, ok, refusal, started
-from machine.ways import DEADLINE_IN
+from machine.samples import (
+    CHILDREN,
+    at_once,
+    calls,
+    child_of,
+    failed,
+    judge,
+    lost,
+    ok,
+    refusal,
+    stand_of,
+)
+from machine.ways import DEADLINE_IN, handing_over
 
 STALLED = Stalled("repeated_plan", "seen before")
 STALE = 99
@@ -59,6 +83,16 @@ PASSING = (0.0, 0.01, 5.0, 60.0, DEADLINE_IN)
 """Seconds until a tick: nothing due, lingering over, each grace period over, the deadline."""
 
 FINDINGS = (not_applied(), applied("receipt"), unknown("no trace"), rejected("no funds"))
+
+CHILD_REASONS = (
+    Reason.COMPLETED,
+    Reason.APPROVAL_REQUIRED,
+    Reason.MAX_STEPS,
+    Reason.RECONCILIATION_REQUIRED,
+    Reason.CANCELLED,
+    None,
+)
+"""Why a child may have come to rest; the last: nobody knows."""
 
 Said = tuple[float, Input]
 """A message, and how much later it comes."""
@@ -69,12 +103,18 @@ def stale() -> list[Said]:
     result = refusal(CallId("read"), "read", ResultStatus.OK)
     replies: list[Input] = [
         Decided(STALE, Final("late"), Usage()),
+        AttemptFailed(STALE, 1, "m1", ModelErrorKind.TRANSIENT, "late"),
         DecideFailed(STALE, "late"),
+        Compacted(STALE, 1, "late"),
+        Verified(STALE, 0, "sums", passed(), done=True),
+        Verified(1, STALE, "sums", passed(), done=True),
         Validated(STALE, Faulty("late")),
         Assessed(STALE),
         Observed(STALE),
         Executed(STALE, AttemptId("read#1"), result),
         Executed(1, AttemptId("ghost#1"), result),
+        ChildRested(STALE, AttemptId("hire#1"), result),
+        ChildRested(1, AttemptId("ghost#1"), result),
         NotDispatched(STALE, AttemptId("read#1"), "late"),
         NotDispatched(1, AttemptId("ghost#1"), "late"),
         Found(STALE, AttemptId("wire#1"), unknown()),
@@ -87,29 +127,44 @@ def stale() -> list[Said]:
 
 def awaited(driver: Driver) -> list[Said]:
     """Make the replies that are most likely waited for: to the last question, and from tools."""
-    asked = [o for o in driver.said if isinstance(o, Decide | Validate | Assess | Observe)]
-    made = _replies_to(asked[-1]) if asked and not (driver.running or driver.asking) else []
+    kinds = Decide | Validate | Assess | Observe | Verify | Compact
+    asked = [output for output in driver.said if isinstance(output, kinds)]
+    working = driver.running or driver.asking
+    made = _replies_to(driver, asked[-1]) if asked and not working else []
     for execute in driver.running.values():
-        results = [ok(execute), failed(execute)]
-        if execute.effect.is_write:
-            results.append(lost(execute))
-        for result in results:
-            made.append(Executed(execute.turn, execute.attempt_id, result))
+        made += _stands(driver, execute) or _results(execute)
     for question in driver.asking.values():
+        made += _stands(driver, question)
         made += [Found(question.turn, question.attempt_id, found) for found in FINDINGS]
     for execute in driver.running.values():
         made.append(NotDispatched(execute.turn, execute.attempt_id, "the lease is stale"))
     return [(0.0, reply) for reply in made]
 
 
+def _results(execute: Execute) -> list[Input]:
+    results = [ok(execute), failed(execute)]
+    if execute.effect.is_write:
+        results.append(lost(execute))
+    return [Executed(execute.turn, execute.attempt_id, result) for result in results]
+
+
+def _stands(driver: Driver, order: Execute | Reconcile) -> list[Input]:
+    """Say how a child may stand, if it is one: within what is kept aside for it."""
+    if order.tool_name not in CHILDREN:
+        return []
+    used = min(2, driver.kept_aside(order).tool_calls or 0)
+    stands = [stand_of(order, reason, used, Usage(10, 1)) for reason in CHILD_REASONS]
+    return [ChildRested(order.turn, order.attempt_id, stand) for stand in stands]
+
+
 def replies(driver: Driver) -> list[Said]:
     """Make every reply to what was said last of each kind; most are late by now."""
     last = {type(output): output for output in driver.said}
-    made = [(0.0, reply) for output in last.values() for reply in _replies_to(output)]
+    made = [(0.0, reply) for output in last.values() for reply in _replies_to(driver, output)]
     return [*made, *awaited(driver)]
 
 
-def _replies_to(output: Output) -> list[Input]:
+def _replies_to(driver: Driver, output: Output) -> list[Input]:
     match output:
         case Decide(turn=turn):
             usage = Usage(10, 1)
@@ -117,32 +172,39 @@ def _replies_to(output: Output) -> list[Input]:
                 calls("read_a", "pay", "read_b", "mail"),
                 calls("transfer_a", "mail", "transfer_b"),
                 calls("wire", "pay", "post_a", "mail"),
+                Final("done"),
                 calls("read_a", "read_b"),
                 calls("mail", "wire_a", "read"),
                 calls("read", "lost"),
+                calls("hire", "read", "hire_too"),
                 Clarification("which one?"),
-                Final("done"),
+                handing_over("read", "pay"),
+                calls("ban", "read"),
+                handing_over(to="desk"),
                 Malformed("no JSON", "{"),
             ]
-            decided = [Decided(turn, decision, usage) for decision in decisions]
-            return [*decided, DecideFailed(turn, "the provider is down")]
+            kind = ModelErrorKind.TRANSIENT
+            return [
+                *[Decided(turn, decision, usage, endpoint="m1") for decision in decisions],
+                AttemptFailed(turn, 1, "m1", kind, "503", Usage(10)),
+                DecideFailed(turn, "the provider is down"),
+            ]
         case Validate(turn=turn):
             verdicts = [judge(output), at_once(judge(output)), Faulty("two finals")]
             return [Validated(turn, verdict) for verdict in verdicts]
         case Assess(turn=turn):
             return [Assessed(turn), Assessed(turn, STALLED)]
         case Observe(turn=turn):
-            return [Observed(turn), Observed(turn, STALLED)]
+            return [Observed(turn), Observed(turn, nudge=STALLED), Observed(turn, STALLED)]
+        case Verify(turn=turn, number=number):
+            name, done = driver.verifiers[number], number == len(driver.verifiers) - 1
+            claims = (passed(), failed_claim("it does not add up"))
+            return [Verified(turn, number, name, claim, done) for claim in claims]
+        case Compact(turn=turn, upto=upto):
+            usage = Usage(10, 1)
+            return [Compacted(turn, upto, text, usage, "m1") for text in ("in short", "")]
         case _:
             return []
-
-
-def at_once(verdict: ValidationVerdict) -> ValidationVerdict:
-    """Plan a batch in one stage, as the planner does not do today: more may be unknown at once."""
-    if not isinstance(verdict, Accepted) or verdict.plan is None:
-        return verdict
-    stage = tuple(index for stage in verdict.plan.stages for index in stage)
-    return Accepted(verdict.plan._replace(stages=(stage,) if stage else ()))
 
 
 def store(driver: Driver) -> list[Said]:
@@ -171,8 +233,14 @@ def people(driver: Driver) -> list[Said]:
         AnswerApproval(ProposalDigest("foreign"), True, "eve"),
         Answer("order 7", "ann"),
         Grant(Budget(max_steps=2), "ann"),
+        DecideInstead(calls("read", "pay"), "ann"),
+        DecideInstead(Final("I say so"), "ann"),
+        DecideInstead(handing_over("read"), "ann"),
+        Expire("runtime"),
+        *[Wake(child_of(call_id)) for call_id in ("hire", "hire_too", "ghost")],
     ]
-    return [(0.0, message) for message in [*made, *settlements(driver)]]
+    late: list[Said] = [(60.0, Expire("runtime")), (60.0, AnswerApproval(digest, True, "ann"))]
+    return [*[(0.0, message) for message in [*made, *settlements(driver)]], *late]
 
 
 def settlements(driver: Driver) -> list[Input]:
@@ -189,7 +257,7 @@ def settlements(driver: Driver) -> list[Input]:
 def runtime(driver: Driver) -> list[Said]:
     """Make what the runtime could say."""
     return [
-        (0.0, Start(started(driver.budget))),
+        (0.0, Start(driver.start_of())),
         (0.0, Recover()),
         (0.0, ServiceFailed("Decider", "KeyError: 'x'")),
         (0.0, LeaseLost("no heartbeat in time")),

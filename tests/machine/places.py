@@ -15,6 +15,7 @@ from loopwright.protocol import (
     RunState,
     Validated,
 )
+from machine.control_places import CONTROL_PLACES
 from machine.effect_places import EFFECT_PLACES
 from machine.samples import calls
 from machine.ways import (
@@ -290,4 +291,5 @@ PLACES: tuple[Place, ...] = (
         lambda: thinking().cancel().fail_model("cancelled"),
     ),
     *EFFECT_PLACES,
+    *CONTROL_PLACES,
 )

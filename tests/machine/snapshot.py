@@ -10,6 +10,8 @@ from loopwright.protocol import InvocationState
 
 _SCRATCH = {"_out", "trail", "_now", "_allowed"}
 """What only means something while one message is handled."""
+_CACHED = {"_cut"}
+"""What is kept to save time, and shows nowhere."""
 _LEAVES = (str, int, float, bytes, type(None))
 
 
@@ -55,5 +57,5 @@ def _slots(kind: type) -> tuple[str, ...]:
         params = getattr(kind, "__dataclass_params__", None)
         ours = kind.__module__.startswith("loopwright.") and not getattr(params, "frozen", False)
         names = (name for base in kind.__mro__ for name in getattr(base, "__slots__", ()))
-        _known[kind] = tuple(names) if ours else ()
+        _known[kind] = tuple(name for name in names if name not in _CACHED) if ours else ()
     return _known[kind]

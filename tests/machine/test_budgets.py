@@ -21,9 +21,9 @@ from machine.driver import Driver
 from machine.samples import calls
 
 
-def deadline(seconds: float, **limits: int) -> Budget:
+def deadline(seconds: float, max_steps: int | None = 20) -> Budget:
     """Limit the time until an instant this long after the start."""
-    return Budget(deadline=datetime.fromtimestamp(1_000 + seconds, UTC), **limits)
+    return Budget(deadline=datetime.fromtimestamp(1_000 + seconds, UTC), max_steps=max_steps)
 
 
 def test_b51_three_steps_are_three_decisions_and_their_calls_still_run() -> None:

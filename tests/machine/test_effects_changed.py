@@ -48,7 +48,7 @@ def changed(
         refused = refusal(call.call_id, call.tool_name, status or ResultStatus.UNKNOWN_TOOL)
     key = None if effect is Effect.READ else EffectKey("another")
     planned = PlannedCall(call.call_id, call.tool_name, effect, {"of": "today"}, key, refused)
-    plan = Plan((planned,), () if refused else ((0,),), b"", fault="gone" if refused else None)
+    plan = Plan((planned,), () if refused else ((0,),), fault="gone" if refused else None)
     return again.judged(Accepted(plan))
 
 

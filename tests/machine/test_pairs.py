@@ -12,7 +12,9 @@ from loopwright.protocol import (
     Answer,
     AnswerApproval,
     Cancel,
+    DecideInstead,
     Entered,
+    Expire,
     Grant,
     Input,
     InvocationStateError,
@@ -25,15 +27,17 @@ from loopwright.protocol import (
     Settle,
     Start,
     Tick,
+    Wake,
 )
-from machine.driver import Driver, Edge
+from machine.driver import Driver
 from machine.messages import Said, everything
 from machine.places import PLACES
 from machine.snapshot import snapshot
+from machine.stand import Edge
 from machine.ways import Place
 
 INPUTS: tuple[type[Input], ...] = get_args(Input)
-FROM_PEOPLE = (Cancel, AnswerApproval, Answer, Settle, Grant)
+FROM_PEOPLE = (Cancel, AnswerApproval, Answer, Settle, Grant, DecideInstead, Expire, Wake)
 FROM_THE_RUNTIME = (Start, Recover, Tick, ServiceFailed, LeaseLost)
 PASSED_THROUGH = (RunState.PREPARE_CONTEXT, RunState.OBSERVE)
 

@@ -4,21 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
+from decimal import Decimal
 
 import pytest
 
-from loopwright.policy import Policy
+from loopwright.policy import Policy, ToolSeen
 from loopwright.protocol import (
     Budget,
     CannotContinue,
     Clarification,
+    ErrorCategory,
     Malformed,
+    ModelErrorKind,
+    Price,
     Reason,
     ServiceFailed,
     Stalled,
 )
 from machine.driver import Driver
-from machine.samples import calls
+from machine.samples import calls, failed
+from machine.ways import handing_over
 
 
 def _held() -> Driver:
@@ -29,6 +34,15 @@ def _crashed() -> Driver:
     run = Driver().start()
     run.tell(ServiceFailed("Decider", "KeyError: 'x'"))
     return run
+
+
+def _failing(
+    budget: Budget | None = None,
+    policy: Policy | None = None,
+    category: ErrorCategory = ErrorCategory.INTERNAL,
+) -> Driver:
+    run = Driver(budget, policy).start().propose("read")
+    return run.done("read", failed(run.running["read"], category=category))
 
 
 PATHS: Mapping[Reason, Callable[[], Driver]] = {
@@ -48,6 +62,25 @@ PATHS: Mapping[Reason, Callable[[], Driver]] = {
     ),
     Reason.TOKEN_BUDGET_EXHAUSTED: lambda: Driver(Budget(max_tokens=0)).start(),
     Reason.TIME_BUDGET_EXHAUSTED: lambda: Driver(Budget(max_active_seconds=0)).start(),
+    Reason.COST_BUDGET_EXHAUSTED: lambda: Driver(
+        Budget(max_cost=Decimal(0)), prices=(Price("m1", Decimal(1), Decimal(1)),)
+    ).start(),
+    Reason.TOOL_FAILURES_EXHAUSTED: lambda: _failing(Budget(max_tool_failures=0)).observed(),
+    Reason.TOOL_UNAVAILABLE: lambda: _failing(
+        policy=Policy(max_unavailable_turns=1), category=ErrorCategory.UNAVAILABLE
+    ),
+    Reason.POLICY_DENIED: lambda: Driver(policy=Policy(max_denials=1)).start().propose("ban"),
+    Reason.VERIFICATION_FAILED: lambda: (
+        Driver(policy=Policy(max_verifications=1), verifiers=("sums",))
+        .start()
+        .finish()
+        .verified("wrong")
+    ),
+    Reason.HANDOFF_LIMIT: lambda: (
+        Driver(Budget(max_handoffs=0)).start().decide(handing_over()).judged()
+    ),
+    Reason.TERMINATED: lambda: Driver(policy=Policy(stop=ToolSeen("read"))).start().turn("read"),
+    Reason.MODEL_REFUSED: lambda: Driver().start().fail_model("not that", ModelErrorKind.REFUSED),
     Reason.NO_PROGRESS: lambda: (
         Driver().start().propose("read").done("read").observed(Stalled("repeated_plan", "again"))
     ),
@@ -66,7 +99,7 @@ PATHS: Mapping[Reason, Callable[[], Driver]] = {
 
 @pytest.mark.parametrize("reason", Reason, ids=str)
 def test_every_reason_is_produced_and_tells_what_is_there(reason: Reason) -> None:
-    """A cause for every failure, and a typed `partial` for everything but an answer."""
+    """A cause for whatever did not end as wanted, and a `partial` for everything but an answer."""
     run = PATHS[reason]()
     for _ in range(2):
         # What was interrupted reports, or its time is over.
@@ -75,5 +108,5 @@ def test_every_reason_is_produced_and_tells_what_is_there(reason: Reason) -> Non
     assert run.reason is reason
     outcome = run.outcome
     assert (outcome.partial is None) == (reason is Reason.COMPLETED)
-    if reason.outcome == "failed":
+    if reason.outcome == "failed" or reason is Reason.TERMINATED:
         assert outcome.cause

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from loopwright.actors.machine._core import outcome_of
+from loopwright.actors.machine._outcomes import outcome_of
 from loopwright.policy import Policy
 from loopwright.protocol import (
     Accepted,
@@ -145,7 +145,7 @@ def test_k6_a_write_that_is_refused_today_waits_for_a_person(whole: bool) -> Non
         for call in request.decision.calls
         for refused in [refusal(call.call_id, call.tool_name, ResultStatus.UNKNOWN_TOOL)]
     )
-    plan = Plan((pay, read), (), b"pay", fault="there is no tool 'pay'")
+    plan = Plan((pay, read), (), fault="there is no tool 'pay'")
     verdict = Faulty("there is no tool 'pay'") if whole else Accepted(plan)
     run.judged(verdict)
     assert run.reason is Reason.RECONCILIATION_REQUIRED

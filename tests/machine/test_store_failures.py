@@ -56,7 +56,9 @@ def test_a_failed_commit_ends_it_in_every_place(place: Place, fenced: bool) -> N
 
 def test_only_what_waits_for_the_store_can_lose_it() -> None:
     """While the model thinks, or a decision is judged, only a correction of the ledger may be under way."""
-    states = {place.state for place in WAITING if not place.name.endswith("_corrected")}
+    states = {
+        place.state for place in WAITING if not place.name.endswith(("_corrected", "_unsaved"))
+    }
     assert states == {
         RunState.CREATED,
         RunState.WAIT_APPROVAL,

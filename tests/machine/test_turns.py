@@ -109,7 +109,7 @@ def test_b05_results_are_in_declared_order_whatever_the_order_of_arrival(order: 
     for letter in order:
         run.done(f"read_{letter}", ok(run.running[f"read_{letter}"], letter.upper()))
 
-    assert [result.output for result in run.last(Observe).results] == ["A", "B", "C"]
+    assert [result.output for result in run.last(Observe).committed.results] == ["A", "B", "C"]
     assert [result.output for result in run.turns[0].results] == ["A", "B", "C"]
 
 

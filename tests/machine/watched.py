@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
 from itertools import pairwise
 from typing import Self
 
 from loopwright.protocol import (
     RECONCILER,
+    AnswerVerified,
     CallDispatched,
     CallId,
     Cancel,
@@ -17,6 +19,7 @@ from loopwright.protocol import (
     Effect,
     EffectReconciled,
     Execute,
+    Final,
     Head,
     Input,
     InvocationEnded,
@@ -31,9 +34,10 @@ from loopwright.protocol import (
     Stored,
     Summary,
     Tick,
-    ToolCalls,
     ToolResult,
     TurnCommitted,
+    bound_to,
+    calls_of,
     fold,
     state_of,
 )
@@ -63,6 +67,8 @@ class Watched:
         self.durable = True
         """Whether the store says the same of how its last process came to rest."""
         self.next_seq = 1
+        self.counted: list[float | Decimal] = []
+        """What was used when it was counted last."""
 
     def say(self, message: Input, after: float = 0.0) -> Self:
         """Say something, possibly out of place, and check everything."""
@@ -85,6 +91,7 @@ class Watched:
             self._check_output(output)
         if isinstance(message, Committed):
             self._check_fold()
+            self._check_spent()
         if isinstance(message, Tick):
             wake_at = self.run.machine.wake_at
             assert wake_at is None or wake_at > self.run.time
@@ -194,6 +201,26 @@ class Watched:
             )
             assert plain(state_of(Stored(summary, 1, lines, run.snapshot))) == plain(folded)
 
+    def _check_spent(self) -> None:
+        """What is used only grows, over all processes; with all children it fits the budget."""
+        folded, before = self.run.machine.folded, self.counted
+        p = folded.protocol
+        self.counted = [
+            p.steps,
+            p.tool_calls,
+            p.usage.total,
+            p.cost,
+            round(p.active_seconds, 6),
+            p.tool_failures,
+            p.denials,
+            p.failed_answers,
+            len(p.handoffs),
+            p.summarized,
+        ]
+        assert all(was <= now for was, now in zip(before, self.counted, strict=False))
+        assert p.budget.max_tool_calls is not None
+        assert folded.spent.tool_calls <= p.budget.max_tool_calls
+
     def _check_rest(self, rested: Rested) -> None:
         folded, reason = self.run.machine.folded, rested.outcome.reason
         p = folded.protocol
@@ -210,11 +237,15 @@ class Watched:
         self._check_words()
         self._check_endings()
         if p.status == "ended":
-            assert p.open is None
+            # A reply is left to be judged, should it be resumed; nothing that was begun is.
+            assert p.open is None or not calls_of(p.open.proposal.decision)
             assert "dispatched" not in {effect.status for effect in folded.partial().effects}
         if reason is Reason.RECONCILIATION_REQUIRED:
             assert p.open is not None
             assert p.open.unsettled()
+        if reason is Reason.COMPLETED:
+            self._check_verdicts()
+        self._check_handoffs()
 
     def _check_results(self) -> None:
         """One result for each call; what may have begun is never called not started."""
@@ -222,8 +253,7 @@ class Watched:
             turn = entry.record
             if not isinstance(turn, TurnCommitted):
                 continue
-            decision = turn.proposal.decision
-            declared = decision.calls if isinstance(decision, ToolCalls) else ()
+            declared = calls_of(turn.proposal.decision)
             assert [r.call_id for r in turn.results] == [c.call_id for c in declared]
             for result in turn.results:
                 if (turn.turn, result.call_id) in self.begun:
@@ -243,6 +273,30 @@ class Watched:
                         settled.add((turn, call_id))
                 case _:
                     pass
+
+    def _check_verdicts(self) -> None:
+        """Every verifier has passed this answer, with the ledger and the history as they are."""
+        turn = self.run.turns[-1]
+        claim = turn.proposal.decision
+        assert isinstance(claim, Final)
+        before = self.run.journal[: [e.record for e in self.run.journal].index(turn)]
+        folded = fold(before)
+        effects = tuple(folded.business.effects.values())
+        bound = bound_to(claim.answer, None, effects, folded.context_digest)
+        records = [entry.record for entry in before]
+        verdicts = [r for r in records if isinstance(r, AnswerVerified) and r.turn == turn.turn]
+        last = {verdict.verifier: verdict for verdict in verdicts}
+        assert set(last) == set(self.run.verifiers)
+        assert all(verdict.passed and verdict.bound == bound for verdict in last.values())
+
+    def _check_handoffs(self) -> None:
+        """The escape agent takes over once, and the others hand it on so often and no more."""
+        p = self.run.machine.folded.protocol
+        escapes = sum(handoff.escaped for handoff in p.handoffs)
+        assert escapes <= 1
+        assert p.budget.max_handoffs is None or len(p.handoffs) - escapes <= p.budget.max_handoffs
+        for source, target in pairwise(p.handoffs):
+            assert source.target == target.source
 
     def _check_endings(self) -> None:
         """After an end comes nothing but corrections, or somebody who lets it go on."""

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
+
 import pytest
 
 from loopwright.protocol import (
     RECONCILER,
+    AnswerVerified,
     ApprovalDecided,
     ApprovalRequested,
     Ask,
@@ -16,6 +19,7 @@ from loopwright.protocol import (
     CallId,
     CancelRequested,
     Clarification,
+    ContextCompacted,
     EffectKey,
     EffectReconciled,
     Entry,
@@ -358,6 +362,9 @@ def test_an_end_carries_answer_reason_and_cause() -> None:
     assert folded.proposal() is None
 
 
+COMPACTED = ContextCompacted(1, "in short", "r", 0.0, Usage(30, 3), Decimal("0.3"))
+
+
 @pytest.mark.parametrize(
     ("records", "problem"),
     [
@@ -370,6 +377,12 @@ def test_an_end_carries_answer_reason_and_cause() -> None:
         ((PROPOSED, EffectReconciled(2, A, "pay", KEY, applied(), "ann", 0.0)), "not there"),
         ((turn(1), EffectReconciled(0, A, "pay", KEY, applied(), "ann", 0.0)), "not there"),
         ((STARTED,), "starts it a second time"),
+        ((AnswerVerified(1, "sums", True, "", "b", 0.0),), "a record of turn 1, not open"),
+        ((turn(1), ContextCompacted(2, "short", "r", 0.0)), "a summary up to turn 2, after 0 of 1"),
+        (
+            (turn(1), turn(2), COMPACTED, ContextCompacted(0, "short", "r", 0.0)),
+            "a summary up to turn 0, after 1 of 2",
+        ),
     ],
 )
 def test_records_that_cannot_follow_are_refused(records: tuple[Record, ...], problem: str) -> None:

@@ -20,6 +20,7 @@ from loopwright.protocol import (
     EffectKey,
     EffectReconciled,
     Entry,
+    Handoff,
     InvocationEnded,
     InvocationId,
     InvocationStarted,
@@ -27,6 +28,7 @@ from loopwright.protocol import (
     JsonValue,
     Payload,
     Principal,
+    ProgressNote,
     Proposal,
     ProposalDigest,
     Reason,
@@ -79,6 +81,12 @@ def asking(arguments: JsonObject) -> TurnProposed:
     return TurnProposed(1, Proposal(RequestApproval((call,), "much"), Usage()), 1.0)
 
 
+def handing_over(arguments: JsonObject) -> TurnCommitted:
+    call = ToolCall(C1, "pay", arguments)
+    decision = Handoff("refunds", "not mine", ProgressNote(), (call,))
+    return TurnCommitted(1, Proposal(decision, Usage()), (result(1),), 1, 0.25, 1.0)
+
+
 def reconciled(receipt: JsonObject) -> EffectReconciled:
     return EffectReconciled(1, C1, "pay", KEY, Reconciled("applied", receipt), "ann", 1.0)
 
@@ -89,6 +97,7 @@ def holders(value: JsonObject) -> list[Record]:
         started(value),
         TurnProposed(1, proposed(value), 1.0),
         asking(value),
+        handing_over(value),
         CallDispatched(1, C1, 1, "pay", value, KEY, 1.0),
         CallCompleted(1, result(value), 1.0),
         CallCompleted(1, result(1, value), 1.0),

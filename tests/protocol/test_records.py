@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from decimal import Decimal
 from typing import Any, cast, get_args
 
 import orjson
 import pytest
 
 from loopwright.protocol import (
+    NOBODY,
+    AnswerVerified,
     ApprovalDecided,
     ApprovalRequested,
     Ask,
@@ -20,25 +23,34 @@ from loopwright.protocol import (
     CallDispatched,
     CallId,
     CancelRequested,
+    ChildStand,
+    ContextCompacted,
     Effect,
     EffectKey,
     EffectReconciled,
     ErrorCategory,
     Fault,
     Final,
+    HandedOff,
+    Handoff,
     Head,
     InvocationEnded,
     InvocationId,
     InvocationStarted,
     JournalCorruptError,
     Malformed,
+    ModelAttempted,
     NoticeInjected,
+    Parent,
+    Price,
     Principal,
+    ProgressNote,
     Proposal,
     ProposalDigest,
     Reason,
     Reconciled,
     Record,
+    Reserved,
     ResultStatus,
     Resumed,
     Stored,
@@ -91,6 +103,19 @@ BAD = ToolResult(
     ResultStatus.INVALID_ARGUMENTS,
     error=ToolError(ErrorCategory.INVALID_INPUT, "InvalidArguments", "no JSON", retryable=True),
 )
+NOTE = ProgressNote(("looked",), ("pay",), (C1,))
+HANDOFF = Handoff("refunds", "not mine", NOTE, CALLS.calls)
+CLAIM = Proposal(Final("8"), Usage(9, 1), cost=Decimal("0.01"))
+CHILD = ToolResult(
+    C2,
+    "hire",
+    ResultStatus.OUTCOME_UNKNOWN,
+    attempts=1,
+    effect_key=KEY,
+    child=ChildStand(
+        InvocationId("i2"), Reason.APPROVAL_REQUIRED, 2, Usage(5, 1), Decimal("0.125")
+    ),
+)
 RECORDS: tuple[Record, ...] = (
     InvocationStarted(
         InvocationId("i1"),
@@ -117,6 +142,37 @@ RECORDS: tuple[Record, ...] = (
     TurnCommitted(1, PROPOSAL, (LOST, QUEUED, BAD), 2, 0.25, 1.0),
     TurnCommitted(2, Proposal(Malformed("no JSON", "{"), Usage()), (), 0, 0.25, 1.0),
     TurnCommitted(3, Proposal(Final("done", {"n": 1}), Usage()), (), 0, 0.1 + 0.2, 1e9 + 1 / 3),
+    TurnProposed(
+        1, Proposal(HANDOFF, Usage(9, 1, cached_tokens=4), cost=Decimal("0.10"), by="ann"), 1.0
+    ),
+    TurnCommitted(4, Proposal(HANDOFF, Usage(), by="ann"), (OK, CHILD), 1, 0.25, 1.0),
+    TurnCommitted(5, CLAIM, (), 0, 0.25, 1.0, Fault("answer", "it does not add up")),
+    CallDispatched(
+        1, C1, 1, "hire", {}, KEY, 1.0, Effect.RECONCILABLE, Reserved(3, 50, Decimal("0.5"))
+    ),
+    CallDispatched(1, C1, 1, "hire", {}, KEY, 1.0, Effect.RECONCILABLE, Reserved()),
+    CallCompleted(1, CHILD, 1.0),
+    ModelAttempted(1, 2, "m1", "rate_limited", "429", 1.0, Usage(9), Decimal("0.000001")),
+    ModelAttempted(1, 1, "m1", "transient", "503", 1.0),
+    AnswerVerified(1, "sums", False, "7 is not 8", "0" * 64, 1.0),
+    HandedOff(1, "desk", "refunds", "not mine", NOTE, "f" * 64, 1.0),
+    HandedOff(1, "desk", "human", "round and round", NOTE, "f" * 64, 1.0, escaped=True),
+    ContextCompacted(7, "in short", "a" * 64, 1.0, Usage(100, 10), Decimal("0.25")),
+    NoticeInjected(2, "replan", "another way", 1.0),
+    ApprovalRequested(1, DIGEST, (Ask(C1, "pay", {}, "over"),), 1.0, 31.0),
+    ApprovalDecided(1, DIGEST, (CallAnswer(C1, False),), NOBODY, 1.0, expired=True),
+    InvocationStarted(
+        InvocationId("i2"),
+        "helper",
+        "1",
+        "1",
+        "look",
+        Principal("ann"),
+        Budget(max_cost=Decimal("0.30"), max_tool_failures=0, max_handoffs=None, reserve_steps=1),
+        1.0,
+        parent=Parent(InvocationId("i1"), 1, C1, 2),
+        prices=(Price("m1", Decimal("2.50"), Decimal(10), Decimal("0.25")),),
+    ),
     ApprovalRequested(1, DIGEST, (Ask(C1, "pay", {"amount": 7}, "over"),), 1.0),
     ApprovalDecided(1, DIGEST, (CallAnswer(C1, False),), "ann", 1.0, "too much"),
     ApprovalDecided(1, DIGEST, (CallAnswer(C1, True, {"amount": 5}),), "ann", 1.0),
@@ -177,6 +233,35 @@ def test_a_result_of_before_the_ledger_had_all_its_words_still_reads(record: Rec
     assert decode_record(older(record, "effect", "normalized")) == decode_record(
         older(record, "normalized")
     )
+
+
+@pytest.mark.parametrize(
+    ("record", "fields"),
+    [
+        (RECORDS[0], ("parent", "prices", "max_cost", "max_tool_failures", "reserve_steps")),
+        (CallDispatched(1, C1, 2, "pay", {}, KEY, 1.0), ("reserved",)),
+        (TurnProposed(1, PROPOSAL, 1.0), ("cost", "by", "cached_tokens")),
+        (CallCompleted(1, OK, 1.0), ("child",)),
+        (ApprovalRequested(1, DIGEST, (), 1.0), ("expires_at",)),
+        (ApprovalDecided(1, DIGEST, (), "ann", 1.0), ("expired",)),
+    ],
+)
+def test_a_line_of_before_there_were_children_and_prices_still_reads(
+    record: Record, fields: tuple[str, ...]
+) -> None:
+    """Nobody's child, nothing kept aside, no cost, no end of the time: as it was then."""
+    line = older(record, *fields)
+    assert len(line) < len(encode_record(record))
+    assert decode_record(line) == record
+
+
+@pytest.mark.parametrize("amount", ["0.1", "0.10", "1e-7", "12345678901234567890.123456789"])
+def test_money_is_kept_to_the_last_digit(amount: str) -> None:
+    """It is no float on the way: what is charged live is what is charged after a restart."""
+    record = ModelAttempted(1, 1, "m1", "transient", "503", 1.0, Usage(1), Decimal(amount))
+    read = decode_record(encode_record(record))
+    assert isinstance(read, ModelAttempted)
+    assert str(read.cost) == str(record.cost)
 
 
 def test_an_answer_of_before_edits_still_reads() -> None:

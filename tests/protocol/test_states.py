@@ -11,13 +11,19 @@ from loopwright.protocol import (
     TABLE,
     Answer,
     AnswerApproval,
+    AttemptFailed,
     CallState,
     Cancel,
+    ChildRested,
     CommitFailed,
     Committed,
+    Compacted,
     Decided,
+    DecideFailed,
+    DecideInstead,
     Entered,
     Executed,
+    Expire,
     Found,
     Grant,
     Input,
@@ -27,6 +33,8 @@ from loopwright.protocol import (
     Settle,
     Start,
     Tick,
+    Verified,
+    Wake,
 )
 
 RESTING = [state for state in RunState if state.at_rest]
@@ -84,18 +92,20 @@ def test_cancelling_leads_to_an_end_and_nowhere_else() -> None:
     assert targets == {RunState.CANCELLING, RunState.CANCELLED, RunState.FAILED}
 
 
-def test_only_people_move_what_is_at_rest() -> None:
-    """No reply and no timer wakes it; what is finished or cancelled stays so.
+def test_only_what_it_waits_for_moves_what_is_at_rest() -> None:
+    """No reply and no tick of its own wakes it; what is finished or cancelled stays so.
 
     A word on a write of long ago is stored, and it goes on resting.
     """
-    people, store = {Cancel, Answer, AnswerApproval, Settle, Grant}, {Committed, CommitFailed}
+    people = {Cancel, Answer, AnswerApproval, Settle, Grant, DecideInstead}
+    waited_for, store = {Expire, Wake}, {Committed, CommitFailed}
     for state in RESTING:
-        assert set(TABLE[state]) <= people | store
+        assert set(TABLE[state]) <= people | waited_for | store
         assert all(TABLE[state][trigger] == {state} for trigger in store)
     for state in (RunState.FINISHED, RunState.CANCELLED):
         assert TABLE[state] == {key: {state} for key in (Settle, Committed, CommitFailed)}
     assert TABLE[RunState.FAILED][Settle] == {RunState.FAILED}
+    assert waited_for.isdisjoint(TABLE[RunState.FAILED])
 
 
 def test_it_begins_in_one_place() -> None:
@@ -107,9 +117,31 @@ def test_it_begins_in_one_place() -> None:
 def test_replies_are_taken_where_they_are_waited_for() -> None:
     """And while cancelling, because what runs still reports."""
     stop = RunState.CANCELLING
-    assert {s for s in RunState if Decided in TABLE[s]} == {RunState.MODEL_THINKING, stop}
+    for from_model in (Decided, AttemptFailed, DecideFailed):
+        assert {s for s in RunState if from_model in TABLE[s]} == {RunState.MODEL_THINKING, stop}
     assert {s for s in RunState if Executed in TABLE[s]} == {RunState.EXECUTE_TOOL, stop}
     assert {s for s in RunState if Found in TABLE[s]} == {RunState.RECONCILE, stop}
+    a_child = {RunState.EXECUTE_TOOL, RunState.RECONCILE, stop}
+    assert {s for s in RunState if ChildRested in TABLE[s]} == a_child
+
+
+def test_nobody_waits_for_a_verifier_or_a_summary_once_it_stops() -> None:
+    """What they say changes nothing in the world: only the states that ask for it take it."""
+    assert {s for s in RunState if Verified in TABLE[s]} == {RunState.VERIFY_ANSWER}
+    assert {s for s in RunState if Compacted in TABLE[s]} == {RunState.COMPACT_OR_SAVE}
+
+
+def test_a_verdict_leads_to_nothing_but_the_commit_of_the_turn() -> None:
+    """Passed or failed, it is saved first: no answer is given, and no model asked, from there."""
+    row = TABLE[RunState.VERIFY_ANSWER]
+    targets = {target for targets in row.values() for target in targets}
+    assert targets == {RunState.VERIFY_ANSWER, RunState.COMPACT_OR_SAVE, RunState.CANCELLING}
+
+
+def test_a_failed_attempt_moves_nothing() -> None:
+    """It is only charged."""
+    for state in (RunState.MODEL_THINKING, RunState.CANCELLING):
+        assert TABLE[state][AttemptFailed] == {state}
 
 
 @pytest.mark.parametrize("state", WORKING)

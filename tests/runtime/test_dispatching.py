@@ -111,8 +111,10 @@ async def test_a_queued_write_never_begins_without_its_lease(
     def holds(lease: Lease) -> bool:
         return held[0] and bool(lease.worker)
 
-    def watched(self: ToolExecutor, made: AnyTool, clock: Any, _holds: Any, late: Any) -> None:
-        original(self, made, clock, holds, late)
+    def watched(
+        self: ToolExecutor, made: AnyTool, clock: Any, _holds: Any, late: Any, *rest: Any
+    ) -> None:
+        original(self, made, clock, holds, late, *rest)
 
     monkeypatch.setattr(ToolExecutor, "__init__", watched)
     desk = Agent("desk", model=Pays(), tools=[till.tool(blocking=blocking)])

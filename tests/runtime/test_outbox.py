@@ -17,7 +17,7 @@ from loopwright import (
     tool,
 )
 from loopwright.actors import ToolFailure
-from loopwright.policy import tool_named
+from loopwright.policy import Breaker, tool_named
 from loopwright.protocol import (
     AlreadyDecidedError,
     Append,
@@ -206,7 +206,8 @@ async def test_retries_come_later_and_later_under_the_same_key() -> None:
 async def test_the_delay_ends_at_a_minute() -> None:
     office = Office()
     post = Post(office.clock, *[BAD_LINE] * 20)
-    async with office.runtime(post.tool(), steps=[letters("hello"), Final("done")]) as runtime:
+    steps, patient = [letters("hello"), Final("done")], Policy(breaker=Breaker(failures=0))
+    async with office.runtime(post.tool(), steps=steps, policy=patient) as runtime:
         await runtime.run("desk", "go")
         await office.clock.advance(400)
     gaps = [b - a for a, b in zip(post.times, post.times[1:], strict=False)]

@@ -98,3 +98,15 @@ def test_the_words_are_public() -> None:
     for name in ("Reconciled", "applied", "rejected", "not_applied", "unknown", "Effect"):
         assert name in loopwright.__all__
         assert name in dir(loopwright)
+
+
+def test_a_person_decides_and_the_inbox_is_read() -> None:
+    """What waits is listed, and a person may take the step themselves."""
+    asks = ScriptedModel([{"kind": "clarification", "question": "which order?"}])
+    with SyncRuntime(Runtime([Agent("till", model=asks)])) as runtime:
+        waits = runtime.run("till", "pay")
+        (waiting,) = runtime.inbox()
+        assert (waiting.invocation_id, waiting.question) == (waits.invocation_id, "which order?")
+        runtime.decide(waits.invocation_id, Final("none"), by="bo")
+        assert runtime.outcome(waits.invocation_id).answer == "none"
+        assert runtime.inbox() == ()

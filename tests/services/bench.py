@@ -11,7 +11,9 @@ from typing import Any, Final
 
 from loopwright.actors import AnyTool, ToolExecutor
 from loopwright.actors.kernel import ActorRef, ActorSystem, Request
+from loopwright.policy import Breaker, Retry
 from loopwright.protocol import (
+    Allowance,
     CallId,
     Decide,
     Effect,
@@ -25,6 +27,7 @@ from loopwright.protocol import (
     JsonObject,
     JsonValue,
     Lease,
+    Price,
     Principal,
     Reconcile,
     Reconciled,
@@ -35,10 +38,19 @@ from loopwright.testing import Probe, VirtualClock, settle
 
 INVOCATION: Final = InvocationId("inv-1")
 LEASE: Final = Lease(INVOCATION, "w1", 1)
+ONCE: Final = Retry(max_attempts=1)
+NEVER: Final = Breaker(failures=0)
+JITTER: Final = 0.5
+"""What the dice say: each wait is half of what it may be."""
 
 
 def execute(
-    tool: AnyTool, call_id: str = "c1", *, attempt: int = 1, arguments: JsonObject | None = None
+    tool: AnyTool,
+    call_id: str = "c1",
+    *,
+    attempt: int = 1,
+    arguments: JsonObject | None = None,
+    until: float | None = None,
 ) -> Execute:
     """Order one attempt."""
     identity = CallId(call_id)
@@ -54,10 +66,18 @@ def execute(
         None,
         Principal(),
         LEASE,
+        until=until,
     )
 
 
-def decide(turn: int = 1, *, notice: str | None = None, context_chars: int = 0) -> Decide:
+def decide(
+    turn: int = 1,
+    *,
+    notice: str | None = None,
+    context_chars: int = 0,
+    allowance: Allowance | None = None,
+    prices: tuple[Price, ...] = (),
+) -> Decide:
     """Ask for the decision of a turn."""
     return Decide(
         INVOCATION,
@@ -68,6 +88,8 @@ def decide(turn: int = 1, *, notice: str | None = None, context_chars: int = 0) 
         notice,
         {"ticket": 7},
         context_chars,
+        allowance or Allowance(),
+        prices,
     )
 
 
@@ -83,7 +105,9 @@ def unheard(_order: Execute, _output: JsonValue) -> None:
 class ExecutorBench:
     """One executor, on a clock of its own, and a probe that is told its answers."""
 
-    def __init__(self, system: ActorSystem, tool: AnyTool) -> None:
+    def __init__(
+        self, system: ActorSystem, tool: AnyTool, retry: Retry = ONCE, breaker: Breaker = NEVER
+    ) -> None:
         self.tool = tool
         self.clock = VirtualClock()
         self.foreign = contextvars.copy_context()
@@ -93,7 +117,14 @@ class ExecutorBench:
         self.late: list[tuple[Execute, JsonValue]] = []
         """What writes returned after nobody waited any more."""
         self.ref: ActorRef[Any] = system.start(
-            ToolExecutor, tool, self.clock, self._holds, self._late
+            ToolExecutor,
+            tool,
+            self.clock,
+            self._holds,
+            self._late,
+            retry,
+            breaker,
+            lambda: JITTER,
         )
 
     def _holds(self, lease: Lease) -> bool:
@@ -103,9 +134,11 @@ class ExecutorBench:
     def _late(self, order: Execute, output: JsonValue) -> None:
         self.late.append((order, output))
 
-    def start(self, call_id: str = "c1", *, attempt: int = 1, **arguments: Any) -> None:
+    def start(
+        self, call_id: str = "c1", *, attempt: int = 1, until: float | None = None, **arguments: Any
+    ) -> None:
         """Order an attempt, and don't wait."""
-        order = execute(self.tool, call_id, attempt=attempt, arguments=arguments)
+        order = execute(self.tool, call_id, attempt=attempt, arguments=arguments, until=until)
         self.ref.tell(Request(order, self.asker.ref))
 
     def interrupt(self, call_id: str = "c1", *, attempt: int = 1, begun: bool = True) -> None:
@@ -167,10 +200,12 @@ class ExecutorBench:
 
 
 @asynccontextmanager
-async def executor(tool: AnyTool) -> AsyncGenerator[ExecutorBench, None]:
-    """Run an executor of this tool."""
+async def executor(
+    tool: AnyTool, retry: Retry = ONCE, breaker: Breaker = NEVER
+) -> AsyncGenerator[ExecutorBench, None]:
+    """Run an executor of this tool; it tries nothing again, and has no breaker, unless told so."""
     async with ActorSystem() as system:
-        yield ExecutorBench(system, tool)
+        yield ExecutorBench(system, tool, retry, breaker)
 
 
 class Gate:

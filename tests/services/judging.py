@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from loopwright import (
@@ -11,6 +12,7 @@ from loopwright import (
     ToolCalls,
     tool,
 )
+from loopwright.actors import AnyTool
 from loopwright.actors.roles._judge import Judge
 from loopwright.protocol import (
     Accepted,
@@ -20,6 +22,7 @@ from loopwright.protocol import (
     JsonValue,
     NeedsApproval,
     Plan,
+    ToolAccess,
     ToolCall,
     Validate,
     ValidationVerdict,
@@ -56,17 +59,30 @@ PAY = call("p", "pay", order="7")
 MAIL = call("m", "mail", to="ann")
 
 
-ANSWERS = ("approved", "denied", "digest", "edits")
+REQUEST = ("approved", "denied", "digest", "edits", "refused", "metadata", "expired")
 """What goes with the request, not with the policy."""
 
 
-def judge(decision: Decision, *, output: Any = None, **options: Any) -> ValidationVerdict:
+def judge(
+    decision: Decision,
+    *,
+    output: Any = None,
+    tools: Sequence[AnyTool] = TOOLS,
+    handoffs: Sequence[str] = (),
+    use: ToolAccess = "all",
+    **options: Any,
+) -> ValidationVerdict:
     """Judge a decision of an agent with the policy; answers of humans go along."""
-    request = {key: options.pop(key) for key in ANSWERS if key in options}
+    request = {key: options.pop(key) for key in REQUEST if key in options}
     agent = Agent(
-        "desk", model=ScriptedModel([]), tools=TOOLS, output=output, policy=Policy(**options)
+        "desk",
+        model=ScriptedModel([]),
+        tools=tools,
+        output=output,
+        handoffs=handoffs,
+        policy=Policy(**options),
     )
-    order = Validate(INVOCATION, 1, decision, Principal("ann"), **request)
+    order = Validate(INVOCATION, 1, decision, Principal("ann"), tools=use, **request)
     return Judge(agent).judge(order)
 
 

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
 from typing import Any, cast
 
 import pytest
 
 from loopwright import (
-    Agent,
     CannotContinue,
     Clarification,
     Final,
@@ -22,25 +19,21 @@ from loopwright import (
     Usage,
     tool,
 )
-from loopwright.actors import Decider
-from loopwright.actors.kernel import ActorRef, ActorSystem, Request
-from loopwright.protocol import CancelDecide, Decide, Decided, DecideFailed, Malformed
-from loopwright.testing import Probe, ScriptedModel, Step, settle
+from loopwright.policy import Retry
+from loopwright.protocol import (
+    CancelDecide,
+    Decided,
+    DecideFailed,
+    Malformed,
+    ModelErrorKind,
+)
+from loopwright.testing import ScriptedModel, Step, settle
 from services.bench import INVOCATION, Gate, decide, escaping
+from services.deciding import Says, decider
 
 pytestmark = pytest.mark.anyio
 
-
-class Says:
-    """A model that returns one thing, of any type, or raises it."""
-
-    def __init__(self, said: object) -> None:
-        self.said = said
-
-    async def decide(self, _: ModelRequest) -> ModelReply:
-        if isinstance(self.said, BaseException):
-            raise self.said
-        return cast("ModelReply", self.said)
+ONCE = Policy(retry=Retry(max_attempts=1))
 
 
 class MuteError(Exception):
@@ -52,41 +45,15 @@ class OddError(BaseException):
     """Neither an Exception nor anything Python knows."""
 
 
-class DeciderBench:
-    """A Decider and a probe that is told its answers."""
-
-    def __init__(self, system: ActorSystem, agent: Agent) -> None:
-        self.asker = Probe(system)
-        self.ref: ActorRef[Any] = system.start(Decider, agent)
-
-    def ask(self, order: Decide | CancelDecide) -> None:
-        self.ref.tell(Request(order, self.asker.ref))
-
-    async def answer(self, order: Decide | None = None) -> Decided | DecideFailed:
-        before = len(self.asker.messages)
-        self.ask(order or decide())
-        messages = await self.asker.received(before + 1)
-        await settle()
-        assert len(messages) == before + 1
-        answered: Decided | DecideFailed = messages[-1]
-        return answered
-
-    async def decided(self, order: Decide | None = None) -> Decided:
-        answered = await self.answer(order)
-        assert isinstance(answered, Decided)
-        return answered
-
-
-@asynccontextmanager
-async def decider(model: Any, **options: Any) -> AsyncGenerator[DeciderBench, None]:
-    async with ActorSystem() as system:
-        yield DeciderBench(system, Agent("desk", model=model, **options))
-
-
 async def failure(said: object) -> str:
-    async with decider(Says(said)) as bench:
+    """Ask a model once; the attempt is told, and then that there is no reply, with the same text."""
+    async with decider(Says(said), policy=ONCE) as bench:
         answered = await bench.answer()
     assert isinstance(answered, DecideFailed)
+    (attempt,) = bench.failed
+    assert (attempt.turn, attempt.attempt, attempt.endpoint) == (1, 1, "Says")
+    assert (attempt.error, attempt.category) == (answered.error, answered.category)
+    assert attempt.retry_in == 0.0
     return answered.error
 
 
@@ -99,26 +66,40 @@ async def test_a_reply_of_another_type_is_the_models_failure(said: object) -> No
     assert (await failure(said)).startswith(expected)
 
 
-@pytest.mark.parametrize(
-    "fields",
-    [
-        {"usage": {"input_tokens": 1}},
-        {"usage": Usage(-1, 0)},
-        {"usage": Usage(0, -1)},
-        {"usage": Usage(cast("int", None), 1)},
-        {"usage": Usage(cast("int", 1.5), 1)},
-        {"model": None},
-        {"response_id": 7},
-    ],
-)
+@pytest.mark.parametrize("fields", [{"model": None}, {"response_id": 7}])
 async def test_a_reply_with_fields_of_other_types_is_the_models_failure(
     fields: dict[str, Any],
 ) -> None:
-    """All of a reply goes into budgets and the journal; nothing there may be negative or unreadable."""
+    """All of a reply goes into the journal; nothing there may be unreadable."""
     error = await failure(ModelReply(Final("done"), **fields))
 
-    assert error.startswith("TypeError: the model replied with usage=")
-    assert error.endswith("give counts from 0 up or None, and texts")
+    assert error.startswith("TypeError: the model replied with model=")
+    assert error.endswith("give texts")
+
+
+@pytest.mark.parametrize(
+    "usage",
+    [
+        None,
+        {"input_tokens": 1},
+        Usage(-1, 0),
+        Usage(0, -1),
+        Usage(cast("int", None), cast("int", None)),
+        Usage(cast("int", 1.5), 1),
+        Usage(3, 1, cached_tokens=4),
+        Usage(3, 1, cached_tokens=-1),
+        Usage(3, 1, cast("bool", "no")),
+    ],
+)
+async def test_b45_a_usage_that_cannot_be_charged_is_estimated(usage: Any) -> None:
+    """B45: what was said is kept, and budgets never see nothing, less than nothing, or a text."""
+    async with decider(Says(ModelReply(Final("ok"), usage))) as bench:
+        decided = await bench.decided()
+
+    assert decided.decision == Final("ok")
+    assert decided.usage.input_tokens > 0
+    assert decided.usage.output_tokens == len(repr(Final("ok"))) // 4 + 1
+    assert decided.usage.estimated
 
 
 @pytest.mark.parametrize(
@@ -138,6 +119,14 @@ async def test_a_reply_with_fields_of_other_types_is_the_models_failure(
 async def test_a_model_that_raises_has_failed(error: BaseException, text: str) -> None:
     """Whatever it raises, there is an answer, bounded, with the first real cause."""
     assert await failure(error) == text
+
+
+async def test_a_model_that_cancels_itself_is_not_asked_again() -> None:
+    """Nobody has cancelled it: that is a bug in the model object."""
+    async with decider(Says(asyncio.CancelledError("own"))) as bench:
+        answered = await bench.answer()
+    expected = DecideFailed(1, "the model call was cancelled", ModelErrorKind.PERMANENT)
+    assert answered == expected
 
 
 async def test_it_goes_on_after_a_failure() -> None:
@@ -186,7 +175,8 @@ async def test_a_typed_decision_is_handed_on(decision: Step) -> None:
     async with decider(ScriptedModel([reply])) as bench:
         decided = await bench.decided(decide(9))
 
-    assert decided == Decided(9, cast("Final", decision), Usage(3, 4), "m-1", "r-1")
+    said = cast("Final", decision)
+    assert decided == Decided(9, said, Usage(3, 4), "m-1", "r-1", 1, "ScriptedModel")
 
 
 @pytest.mark.parametrize(
@@ -201,10 +191,12 @@ async def test_a_typed_decision_is_handed_on(decision: Step) -> None:
 )
 async def test_usage_that_is_not_reported_is_estimated(raw: Any, tokens: int) -> None:
     """From all that was shown and said, four characters a token, never 0, and marked as estimate."""
-    async with decider(ScriptedModel([raw], usage=None)) as bench:
-        decided = await bench.decided(decide(context_chars=400))
+    model = ScriptedModel([raw], usage=None)
+    async with decider(model, instructions="i" * 400) as bench:
+        decided = await bench.decided(decide(notice="n" * 400))
 
-    assert decided.usage == Usage(101, tokens, estimated=True)
+    shown = len("the goal") + 2 + 400 + 400
+    assert decided.usage == Usage(shown // 4 + 1, tokens, estimated=True)
 
 
 async def test_a_reported_usage_of_nothing_is_believed() -> None:

@@ -156,21 +156,20 @@ def test_what_is_not_answered_is_asked_again() -> None:
     assert [a.call_id for a in second.asks] == ["m"]
 
 
-def test_answers_change_nothing_for_calls_nobody_asked_about() -> None:
-    """A read beside an approved write runs as it would have."""
-    decision = ToolCalls((FIND, PAY))
-    digest = asked(decision, **ASK_WRITES).digest
+def test_a_no_stands_where_policy_asks_nobody_any_more() -> None:
+    """Rules are today's; what a human has said of exactly this call still holds."""
+    digest = asked(BOTH, **ASK_WRITES).digest
     verdict = judge(
-        decision,
+        BOTH,
         digest=digest,
         approved=(CallId("p"),),
-        denied=((CallId("f"), "bo"),),
-        **ASK_WRITES,
+        denied=((CallId("m"), "bo"),),
+        ask=[tool_named("pay")],
     )
 
     assert isinstance(verdict, Accepted)
     assert verdict.plan is not None
-    assert fates(verdict.plan) == ["runs", "runs"]
+    assert fates(verdict.plan) == ["runs", "denied"]
 
 
 @pytest.mark.parametrize(
@@ -188,6 +187,23 @@ def test_answers_to_another_proposal_are_void(decision: Decision, options: dict[
     given: dict[str, Any] = {"digest": digest, "approved": (CallId("p"), CallId("m")), **options}
 
     assert len(asked(decision, **given).asks) == 2
+
+
+@pytest.mark.parametrize(
+    "refusal", [{"denied": ((CallId("m"), "bo"),)}, {"expired": {CallId("m")}}]
+)
+def test_what_refuses_is_never_void(refusal: dict[str, Any]) -> None:
+    """Under another policy a yes has to be given again; a no does not."""
+    digest = asked(BOTH, **ASK_WRITES).digest
+    given: dict[str, Any] = {"digest": digest, "approved": (CallId("p"),), **refusal}
+
+    needed = asked(BOTH, **given, **ASK_WRITES, version="2")
+    assert [ask.call_id for ask in needed.asks] == ["p"]
+    assert fates(needed.plan) == ["runs", "denied"]
+    verdict = judge(BOTH, **given, version="2")
+    assert isinstance(verdict, Accepted)
+    assert verdict.plan is not None
+    assert fates(verdict.plan) == ["runs", "denied"]
 
 
 def test_an_approval_does_not_outlive_a_policy_that_denies() -> None:
@@ -279,6 +295,20 @@ def test_edits_for_another_proposal_are_void() -> None:
     )
     assert [ask.arguments for ask in needed.asks] == [{"order": 7, "amount": 1}, {"to": "ann"}]
     assert not any(call.edited for call in needed.plan.calls)
+
+
+def test_who_has_edited_a_call_is_asked_again_also_where_policy_would_not_ask() -> None:
+    """An edit says no to what was proposed: that must not run because the edit is void."""
+    digest = asked(BOTH, **ASK_WRITES).digest
+    needed = asked(
+        BOTH,
+        digest=digest,
+        approved=(CallId("p"), CallId("m")),
+        edits={"p": {"order": 8}},
+        version="2",
+    )
+    assert [ask.call_id for ask in needed.asks] == ["p"]
+    assert needed.asks[0].reason == "somebody has edited it, under another policy"
 
 
 def test_edits_do_not_revive_what_is_refused_anyway() -> None:

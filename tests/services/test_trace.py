@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextvars
 from collections.abc import Sequence
 from itertools import pairwise
+from pathlib import Path
 
 import pytest
 
@@ -12,6 +13,7 @@ from loopwright import (
     Agent,
     Final,
     Outcome,
+    Policy,
     Reason,
     Runtime,
     ToolCall,
@@ -19,17 +21,18 @@ from loopwright import (
     ToolFailure,
     tool,
 )
-from loopwright.actors import AnyTool, RunObserver, TraceEvent
-from loopwright.actors._trace import of_input, of_output
-from loopwright.protocol import CallId, CancelDecide, Late, Tick, dumps, loads
-from loopwright.testing import ScriptedModel, Step, VirtualClock
-from services.bench import INVOCATION
+from loopwright.actors import AnyTool, JsonLines, RunObserver, TraceEvent
+from loopwright.actors._clock import sleep
+from loopwright.policy import Access, Deny, Judgement, Retry
+from loopwright.protocol import CallId, digest, dumps, loads
+from loopwright.testing import ScriptedModel, Step, VirtualClock, settle
 
 CALL = ToolCalls((ToolCall(CallId("a"), "t", {}),))
 
 
 async def run(steps: Sequence[Step], *tools: AnyTool, observers: Sequence[RunObserver]) -> Outcome:
-    agent = Agent("desk", model=ScriptedModel(steps), tools=tools)
+    policy = Policy(retry=Retry(max_attempts=1))
+    agent = Agent("desk", model=ScriptedModel(steps), tools=tools, policy=policy)
     async with Runtime([agent], clock=VirtualClock(), observers=observers) as runtime:
         return await runtime.run("desk", "the goal")
 
@@ -63,12 +66,14 @@ async def test_the_events_of_a_turn_come_in_order() -> None:
         "run_finished",
     ]
     data = {event.name: event.data for event in events if event.turn == 1}
-    assert data["llm_call_finished"] == {
-        "decision": "tool_calls",
-        "model": "scripted",
-        "tokens": 15,
-        "estimated": False,
-    }
+    finished = data["llm_call_finished"]
+    assert (finished["decision"], finished["model"], finished["attempts"]) == (
+        "tool_calls",
+        "scripted",
+        1,
+    )
+    assert (finished["tokens"], finished["estimated"]) == (15, False)
+    assert finished["calls"] == [{"call": "a", "tool": "t", "arguments": digest({})[:32]}]
     requested = data["tool_call_requested"]
     assert (requested["attempt"], requested["tool"], requested["effect"]) == (
         "a#1",
@@ -76,14 +81,23 @@ async def test_the_events_of_a_turn_come_in_order() -> None:
         "idempotent",
     )
     assert str(requested["effect_key"]).startswith("call:")
-    assert data["tool_call_finished"] == {
-        "attempt": "a#1",
-        "tool": "t",
-        "status": "ok",
-        "error": None,
+    done = data["tool_call_finished"]
+    assert (done["attempt"], done["tool"], done["status"], done["error"]) == (
+        "a#1",
+        "t",
+        "ok",
+        None,
+    )
+    assert done["output"] == digest("done")[:32]
+    assert data["permission_evaluated"] == {
+        "verdict": "Accepted",
+        "rules": [],
+        "refused": [],
+        "stages": [["a"]],
+        "fault": None,
     }
-    assert data["permission_evaluated"] == {"verdict": "Accepted"}
-    assert events[-1].data == {"reason": "completed", "cause": None}
+    last = events[-1].data
+    assert (last["reason"], last["cause"], last["steps"]) == ("completed", None, 2)
     assert [loads(dumps(event.data)) for event in events] == [event.data for event in events]
 
 
@@ -111,20 +125,66 @@ async def test_failures_are_traced_as_what_they_are() -> None:
 
     finished = [e.data for e in events if e.name in ("tool_call_finished", "llm_call_finished")]
     assert finished[1]["error"] == "out of stock"
-    assert finished[2] == {"error": "ConnectionError: no route"}
+    assert finished[2]["error"] == "ConnectionError: no route"
     assert events[-1].data["reason"] == "model_error"
     assert events[-1].data["cause"] == "ConnectionError: no route"
 
 
-def test_a_reply_nobody_waits_for_is_late() -> None:
-    """It is told as that; messages that say nothing new to people make no event."""
-    late = Late("Executed a#1")
+@pytest.mark.anyio
+async def test_a_denial_is_traced_with_the_rule_that_denied() -> None:
+    """Each rule is explained by name."""
 
-    assert of_output(INVOCATION, 2, late) == TraceEvent(
-        "late", INVOCATION, 2, {"message": "Executed a#1"}
-    )
-    assert of_output(INVOCATION, 2, CancelDecide(INVOCATION, 2)) is None
-    assert of_input(INVOCATION, 2, Tick()) is None
+    @tool(effect="manual")
+    async def t() -> None:
+        raise AssertionError
+
+    def own_orders(access: Access) -> Judgement | None:
+        return Deny("not yours")
+
+    events: list[TraceEvent] = []
+    model = ScriptedModel([CALL, Final("no")])
+    agent = Agent("desk", model=model, tools=[t], policy=Policy(rules=[own_orders]))
+    async with Runtime([agent], clock=VirtualClock(), observers=[events.append]) as runtime:
+        await runtime.run("desk", "the goal")
+
+    data = next(event.data for event in events if event.name == "permission_evaluated")
+    assert data["rules"] == [
+        {"call": "a", "verdict": "deny", "rule": "own_orders", "reason": "not yours"}
+    ]
+    assert "tool_call_requested" not in {event.name for event in events}
+
+
+@pytest.mark.anyio
+async def test_events_say_when_and_ends_how_long() -> None:
+    """What a model or a tool took is told with its end."""
+    clock = VirtualClock()
+
+    @tool(effect="read")
+    async def t() -> None:
+        await sleep(clock, 3)
+
+    events: list[TraceEvent] = []
+    agent = Agent("desk", model=ScriptedModel([CALL, Final("ok")]), tools=[t])
+    async with Runtime([agent], clock=clock, observers=[events.append]) as runtime:
+        run = await runtime.start("desk", "the goal")
+        await settle()
+        await clock.advance(3)
+        await run.outcome()
+
+    begun, done = (e for e in events if e.name.startswith("tool_call_"))
+    assert (done.seconds, done.at - begun.at) == (3.0, 3.0)
+    assert all(event.at >= events[0].at > 0 for event in events)
+
+
+@pytest.mark.anyio
+async def test_json_lines_are_an_observer(tmp_path: Path) -> None:
+    """The same events, one object on a line."""
+    events: list[TraceEvent] = []
+    with JsonLines(tmp_path / "trace.jsonl") as lines:
+        await run([Final("ok")], observers=[events.append, lines])
+
+    written = (tmp_path / "trace.jsonl").read_text(encoding="utf-8").splitlines()
+    assert [loads(line.encode()) for line in written] == [event.plain() for event in events]
 
 
 @pytest.mark.anyio

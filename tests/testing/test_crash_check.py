@@ -41,7 +41,8 @@ from loopwright.protocol import (
     encode_record,
     not_applied,
 )
-from loopwright.testing.crash._check import Kept, check_case
+from loopwright.testing.crash._check import check_case
+from loopwright.testing.crash._kept import Kept
 from loopwright.testing.crash._log import (
     Body,
     Durable,

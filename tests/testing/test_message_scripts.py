@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import pytest
+from trajectories.notation import turn_of
 
 from loopwright.actors import Machine, ProgressTracker
 from loopwright.actors.kernel import Actor, ActorSystem, Request
-from loopwright.policy import Policy, Progress, Streak
+from loopwright.actors.machine._terms import Terms
+from loopwright.policy import Policy, Progress, Tracking
 from loopwright.protocol import (
     Accepted,
     Assess,
@@ -31,6 +33,7 @@ from loopwright.protocol import (
     Usage,
     Validate,
     Validated,
+    calls_of,
 )
 from loopwright.testing import (
     Advance,
@@ -56,7 +59,7 @@ def machine(budget: Budget | None = None) -> Machine:
     started = InvocationStarted(
         STARTED.invocation_id, "desk", "1", "1", STARTED.goal, Principal(), budget or Budget(), 0.0
     )
-    return Machine(InvocationState(started), Policy(), worker="w1", fence=1)
+    return Machine(InvocationState(started), {"desk": Terms(Policy())}, worker="w1", fence=1)
 
 
 BEGIN: tuple[MessageStep, ...] = (
@@ -142,7 +145,7 @@ def test_messages_of_two_types_are_never_equal() -> None:
     """Messages are tuples, but an `Assessed` in place of an `Observed` is a difference."""
     found = list(differences(Assessed(1), Observed(1)))
     assert [str(difference) for difference in found] == [
-        "message: expected Assessed(turn=1, stalled=None), got Observed(turn=1, stalled=None)"
+        "message: expected Assessed(turn=1, stalled=None), got Observed(turn=1, stalled=None, nudge=None)"
     ]
 
 
@@ -157,15 +160,17 @@ async def test_a_service_actor_runs_a_script() -> None:
     """The probe is the reply address; a repeated plan is stalled from the second time on."""
     async with ActorSystem() as system:
         probe = Probe(system)
-        tracker = system.start(ProgressTracker, Progress.exact(1), Streak())
+        tracker = system.start(ProgressTracker, Tracking(Progress.exact(1), {}))
+        ran = turn_of(1, "look(at=a) -> 1")
+        calls = calls_of(ran.proposal.decision)
         await run_actor_script(
             tracker,
             [
-                Send(Request(Assess(1, b"plan"), probe.ref)),
+                Send(Request(Assess(1, calls), probe.ref)),
                 Expect(Assessed(1)),
-                Send(Request(Observe(1, b"plan", ()), probe.ref)),
+                Send(Request(Observe(1, ran), probe.ref)),
                 Expect(Observed),
-                Send(Request(Assess(2, b"plan"), probe.ref)),
+                Send(Request(Assess(2, calls), probe.ref)),
                 Expect(like(Assessed, stalled=like(object, signal="repeated_plan"))),
             ],
             probe=probe,

@@ -5,9 +5,10 @@ from __future__ import annotations
 import anyio
 import anyio.lowlevel
 import pytest
+from trajectories.notation import turn_of
 
 from loopwright.actors.kernel import ActorSystem, Request
-from loopwright.protocol import Assess, Assessed, Observe, Tick
+from loopwright.protocol import Assess, Assessed, Observe, Tick, calls_of
 from loopwright.testing import Probe
 
 pytestmark = pytest.mark.anyio
@@ -69,7 +70,9 @@ async def test_it_stands_in_for_a_service_actor() -> None:
     async with ActorSystem() as system:
         asker = Probe(system)
         tracker = Probe(system, {Assess: assessed})
-        tracker.ref.tell(Request(Assess(3, b"plan"), asker.ref))
-        tracker.ref.tell(Request(Observe(3, b"plan", ()), asker.ref))
+        ran = turn_of(3, "look(at=a) -> 1")
+        calls = calls_of(ran.proposal.decision)
+        tracker.ref.tell(Request(Assess(3, calls), asker.ref))
+        tracker.ref.tell(Request(Observe(3, ran), asker.ref))
         assert await asker.received() == [Assessed(3)]
-        assert await tracker.received(2) == [Assess(3, b"plan"), Observe(3, b"plan", ())]
+        assert await tracker.received(2) == [Assess(3, calls), Observe(3, ran)]

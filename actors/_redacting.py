@@ -1,0 +1,300 @@
+"""The one place where text enters an invocation: what a Supervisor is told passes a redactor here.
+
+Journal, ledger, trace, outcome and what a model is shown are all made of messages after this
+point, so that nothing unredacted is ever durable or told to anybody. What holds the protocol
+together is left alone: ids, names of people, tools, agents and models, effect keys, digests,
+statuses, numbers.
+
+What is masked in arguments is masked for everybody: what policy judges, a human is shown, the
+journal holds and the tool gets is one and the same object. A tool that needs a secret is given a
+reference, and resolves it itself.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import Final, assert_never
+
+from loopwright.policy import Place, Redact
+from loopwright.protocol import (
+    Accepted,
+    Answer,
+    AnswerApproval,
+    AnyCall,
+    Assessed,
+    AttemptFailed,
+    BrokenCall,
+    Calls,
+    Cancel,
+    CannotContinue,
+    ChildRested,
+    Clarification,
+    CommitFailed,
+    Committed,
+    Compacted,
+    Decided,
+    DecideFailed,
+    DecideInstead,
+    Executed,
+    Expire,
+    Faulty,
+    Found,
+    Grant,
+    Handoff,
+    Input,
+    InvocationStarted,
+    JsonObject,
+    JsonValue,
+    LeaseLost,
+    Malformed,
+    NeedsApproval,
+    NotDispatched,
+    Observed,
+    Plan,
+    Proposed,
+    Reconciled,
+    Recover,
+    RemoteProtocolError,
+    RequestApproval,
+    ServiceFailed,
+    Settle,
+    Stalled,
+    Start,
+    Tick,
+    ToolCalls,
+    ToolResult,
+    Validated,
+    ValidationVerdict,
+    Verified,
+    Wake,
+    bounded,
+    check_json,
+)
+from loopwright.protocol import (
+    Final as FinalAnswer,
+)
+
+from .machine._results import LATE_RESULT
+
+FAILED: Final = "[redaction failed]"
+"""Stands for what a redactor could not redact."""
+REPORT: Final = "The redactor failed on a value (%s): %s"
+"""What is logged of it: where, and the type of the exception, whose text may be the secret."""
+_UNREDACTED: Final = "its arguments could not be redacted, so that it is not run"
+
+logger = logging.getLogger("loopwright.runtime")
+
+
+def redacted(message: Input, redact: Redact) -> Input:
+    """Return what a Supervisor is told as it may be written down.
+
+    Where the redactor raises, or returns something of another kind or that is not JSON, the
+    whole value is masked; a call whose arguments it fails on is not run. Plans are the one
+    thing that is not looked at again: their arguments are those of a decision that has passed
+    here, and policy has judged exactly them.
+
+    Raises:
+        RemoteProtocolError: If it fails on edited arguments: what a human has approved is not
+            run as something else.
+    """
+    return Redacting(redact).message(message)
+
+
+class Redacting:
+    """A redactor and what it is applied to.
+
+    Args:
+        redact: The redactor, which is foreign code.
+    """
+
+    def __init__(self, redact: Redact) -> None:
+        self.redact = redact
+
+    def message(self, message: Input) -> Input:
+        """Redact what a Supervisor is told; see `redacted`."""
+        match message:
+            case Start(started=started):
+                return Start(self.started(started))
+            case Decided(decision=decision):
+                return message._replace(decision=self.decision(decision))
+            case DecideInstead(decision=decision):
+                return message._replace(decision=self.decision(decision))
+            case AttemptFailed() | DecideFailed() | CommitFailed() | NotDispatched() | LeaseLost():
+                return message._replace(error=self.text(message.error, "error"))
+            case ServiceFailed(error=error):
+                return message._replace(error=self.text(error, "error"))
+            case Compacted():
+                return message._replace(
+                    summary=self.text(message.summary, "text"),
+                    error=self.text(message.error, "error"),
+                )
+            case Verified(verification=verification):
+                reason = self.text(verification.reason, "text")
+                return message._replace(verification=replace(verification, reason=reason))
+            case Validated(verdict=verdict):
+                return message._replace(verdict=self._verdict(verdict))
+            case Assessed(stalled=stalled):
+                return message._replace(stalled=self._stalled(stalled))
+            case Observed(stalled=stalled, nudge=nudge):
+                return message._replace(stalled=self._stalled(stalled), nudge=self._stalled(nudge))
+            case Executed(result=result):
+                return message._replace(result=self.result(result))
+            case ChildRested(result=result):
+                return message._replace(result=self.result(result))
+            case Found(found=found):
+                return message._replace(found=self._found(found, "output"))
+            case Settle(found=found, by=by):
+                place: Place = "output" if by == LATE_RESULT else "person"
+                return message._replace(found=self._found(found, place))
+            case Answer(text=text):
+                return message._replace(text=self.text(text, "person"))
+            case AnswerApproval(reason=reason, edits=edits):
+                return message._replace(
+                    reason=self.text(reason, "person"),
+                    edits={call: self.edit(call, given) for call, given in edits.items()},
+                )
+            case Cancel(reason=reason):
+                return message._replace(reason=self.text(reason, "person"))
+            case Recover() | Grant() | Expire() | Wake() | Tick() | Committed():
+                return message
+            case _:
+                assert_never(message)
+
+    def started(self, started: InvocationStarted) -> InvocationStarted:
+        """Redact the goal and the metadata of an invocation."""
+        return replace(
+            started,
+            goal=self.text(started.goal, "goal"),
+            metadata=self.value(started.metadata, "metadata"),
+        )
+
+    def decision(self, decision: Proposed) -> Proposed:
+        """Redact what a model, or a person in its place, has decided."""
+        match decision:
+            case FinalAnswer(answer=answer, output=output):
+                text, held = self.text(answer, "text"), self.value(output, "text")
+                return replace(decision, answer=text, output=held)
+            case ToolCalls(calls=calls, commentary=commentary):
+                text = self.text(commentary, "text")
+                return replace(decision, calls=self._calls(calls), commentary=text)
+            case RequestApproval(calls=calls, reason=reason):
+                text = self.text(reason, "text")
+                return replace(decision, calls=self._calls(calls), reason=text)
+            case Clarification(question=question):
+                return replace(decision, question=self.text(question, "text"))
+            case CannotContinue(code=code, reason=reason):
+                text = self.text(reason, "text")
+                return replace(decision, code=self.text(code, "text"), reason=text)
+            case Handoff(calls=calls, reason=reason, progress=note):
+                done, still = self._texts(note.done), self._texts(note.open)
+                return replace(
+                    decision,
+                    calls=self._calls(calls),
+                    reason=self.text(reason, "text"),
+                    progress=replace(note, done=done, open=still),
+                )
+            case Malformed(problem=problem, raw=raw):
+                text = self.text(problem, "text")
+                return replace(decision, problem=text, raw=self.text(raw, "text"))
+            case _:
+                assert_never(decision)
+
+    def result(self, result: ToolResult) -> ToolResult:
+        """Redact what a tool returned or failed with."""
+        error, given = result.error, result.arguments
+        if error is not None:
+            error = replace(error, message=self.text(error.message, "error"))
+        if given is not None:
+            masked = self._arguments(given)
+            given = {FAILED: FAILED} if masked is None else masked
+        output = self.value(result.output, "output")
+        return replace(result, output=output, error=error, arguments=given)
+
+    def edit(self, call_id: str, given: JsonObject) -> JsonObject:
+        """Redact arguments a person wants a call to run with.
+
+        Raises:
+            RemoteProtocolError: If they cannot be redacted.
+        """
+        arguments = self._arguments(given)
+        if arguments is None:
+            raise RemoteProtocolError(f"edits.{bounded(call_id)}", "could not be redacted")
+        return arguments
+
+    def text(self, text: str, place: Place) -> str:
+        """Redact a text."""
+        if not text:
+            return text
+        masked = self.value(text, place)
+        return masked if isinstance(masked, str) else FAILED
+
+    def value(self, value: JsonValue, place: Place) -> JsonValue:
+        """Redact any value; there is nothing to redact in none."""
+        if value is None:
+            return None
+        try:
+            masked = self.redact(value, place)
+            check_json(masked, where="the redactor's value")
+        except Exception as error:  # noqa: BLE001 - foreign code
+            logger.error(REPORT, place, type(error).__name__)
+            return FAILED
+        return masked
+
+    # ------------------------------------------------------------ parts
+    def _arguments(self, given: JsonObject) -> JsonObject | None:
+        """Redact arguments; `None` if they cannot be."""
+        masked = self.value(given, "arguments")
+        return masked if isinstance(masked, dict) else None
+
+    def _calls(self, calls: Calls) -> Calls:
+        return tuple(self._call(call) for call in calls)
+
+    def _call(self, call: AnyCall) -> AnyCall:
+        if isinstance(call, BrokenCall):
+            # No tool gets it: it is a text the model wrote.
+            text = self.text(call.problem, "text")
+            return replace(call, problem=text, raw=self.text(call.raw, "text"))
+        arguments = self._arguments(call.arguments)
+        if arguments is None:
+            return BrokenCall(call.call_id, call.tool_name, _UNREDACTED, FAILED)
+        return replace(call, arguments=arguments)
+
+    def _found(self, found: Reconciled, place: Place) -> Reconciled:
+        reason = self.text(found.reason, place)
+        return replace(found, receipt=self.value(found.receipt, place), reason=reason)
+
+    def _verdict(self, verdict: ValidationVerdict) -> ValidationVerdict:
+        match verdict:
+            case Accepted(plan=plan, output=output):
+                checked = None if plan is None else self._plan(plan)
+                return Accepted(checked, self.value(output, "text"))
+            case NeedsApproval(plan=plan, asks=asks):
+                asked = tuple(replace(ask, reason=self.text(ask.reason, "text")) for ask in asks)
+                return verdict._replace(plan=self._plan(plan), asks=asked)
+            case Faulty(problem=problem):
+                return Faulty(self.text(problem, "error"))
+            case _:
+                assert_never(verdict)
+
+    def _plan(self, plan: Plan) -> Plan:
+        return plan._replace(
+            calls=tuple(
+                call if call.refused is None else call._replace(refused=self.result(call.refused))
+                for call in plan.calls
+            ),
+            verdicts=tuple(
+                replace(verdict, reason=self.text(verdict.reason, "text"))
+                for verdict in plan.verdicts
+            ),
+            fault=None if plan.fault is None else self.text(plan.fault, "error"),
+        )
+
+    def _stalled(self, stalled: Stalled | None) -> Stalled | None:
+        if stalled is None:
+            return None
+        return stalled._replace(evidence=self.text(stalled.evidence, "text"))
+
+    def _texts(self, texts: Iterable[str]) -> tuple[str, ...]:
+        return tuple(self.text(text, "text") for text in texts)

@@ -1,0 +1,139 @@
+"""The service actors of a runtime: shared by all its invocations, started when it is entered."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from loopwright.protocol import Execute, Input, JsonValue, Lease
+from loopwright.stores import Store
+
+from ._agent import Agent
+from ._child_tool import ChildTool
+from ._clock import Clock
+from ._tenure import Tenure
+from ._tool import AnyTool
+from .kernel import ActorRef, ActorSystem, ChildSpec
+from .machine._terms import Terms
+from .roles._breakers import Breakers
+from .roles._child_executor import ChildExecutor, Family
+from .roles._committer import Committer
+from .roles._decider import Decider
+from .roles._deliveries import Deliveries
+from .roles._executor import ToolExecutor
+from .roles._relay import Relay, poke
+from .roles._summarizer import Summarizer
+from .roles._supervisor import Routes
+from .roles._validator import Validator
+from .roles._verifier import Verifier
+
+_SERVICE: Final = ChildSpec(restart="permanent")
+
+
+class Services:
+    """Who does the work of invocations: one set of actors for each agent, and some for all.
+
+    Args:
+        system: Where they live.
+        store: Where invocations are kept.
+        clock: Time.
+        tenure: On whose authority tools are run.
+        agents: By name.
+        hear: What deliveries hear of their attempts passes it first.
+    """
+
+    def __init__(
+        self,
+        system: ActorSystem,
+        store: Store,
+        clock: Clock,
+        tenure: Tenure,
+        agents: Mapping[str, Agent],
+        hear: Callable[[Input], Input] | None = None,
+    ) -> None:
+        self._system = system
+        self._store = store
+        self._clock = clock
+        self._tenure = tenure
+        self._agents = agents
+        self._hear = hear
+        self._breakers = Breakers(clock)
+        self._executors: dict[int, ActorRef[Any]] = {}
+        self._relay: ActorRef[Relay] | None = None
+        self.routes: dict[str, Routes] = {}
+        """Where the messages of an agent's invocations go."""
+        self.terms = {name: _terms(agent) for name, agent in agents.items()}
+        """What a machine has to know of each agent."""
+
+    def start(self, late: Callable[[Execute, JsonValue], None], family: Family) -> None:
+        """Start them all.
+
+        Args:
+            late: Told what a write has returned after its outcome was called unknown.
+            family: Runs children.
+        """
+        system, clock = self._system, self._clock
+        committer = system.start(Committer, self._store, clock, self.deliver, spec=_SERVICE)
+        for agent in self._agents.values():
+            self.routes[agent.name] = Routes(
+                system.start(Decider, agent, clock, self._breakers, spec=_SERVICE),
+                system.start(Validator, agent, spec=_SERVICE),
+                committer,
+                {
+                    name: self._executor(tool, agent, late, family)
+                    for name, tool in agent.tools.items()
+                },
+                system.start(Verifier, agent.verifiers, clock, spec=_SERVICE),
+                system.start(Summarizer, agent, clock, spec=_SERVICE),
+            )
+        deliveries = Deliveries(
+            system,
+            self._store,
+            clock,
+            self._tenure,
+            self._agents,
+            {name: routes.executors for name, routes in self.routes.items()},
+            self.deliver,
+            self._hear,
+        )
+        self._relay = system.start(Relay, deliveries, clock, spec=_SERVICE)
+
+    def deliver(self) -> None:
+        """Have the outbox looked into: there may be something to deliver."""
+        if self._relay is not None:
+            poke(self._relay)
+
+    def _executor(
+        self,
+        tool: AnyTool,
+        agent: Agent,
+        late: Callable[[Execute, JsonValue], None],
+        family: Family,
+    ) -> ActorRef[Any]:
+        """One executor per tool, also where several agents share it: the first one's policy counts."""
+        holds: Callable[[Lease], bool] = self._tenure.holds
+        if id(tool) not in self._executors:
+            start, policy = self._system.start, agent.policy
+            self._executors[id(tool)] = (
+                start(ChildExecutor, tool, family, holds, spec=_SERVICE)
+                if isinstance(tool, ChildTool)
+                else start(
+                    ToolExecutor,
+                    tool,
+                    self._clock,
+                    holds,
+                    late,
+                    policy.tool_retry,
+                    policy.breaker,
+                    spec=_SERVICE,
+                )
+            )
+        return self._executors[id(tool)]
+
+
+def _terms(agent: Agent) -> Terms:
+    children = {
+        name: tool.limits for name, tool in agent.tools.items() if isinstance(tool, ChildTool)
+    }
+    models = frozenset(endpoint.name for endpoint in agent.endpoints)
+    return Terms(agent.policy, models, agent.verifier_names, agent.escape, children)
