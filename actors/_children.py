@@ -6,6 +6,7 @@ import asyncio
 import contextvars
 import logging
 from contextlib import suppress
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from loopwright.protocol import (
@@ -14,6 +15,7 @@ from loopwright.protocol import (
     Ending,
     Execute,
     InvocationId,
+    InvocationNotFoundError,
     InvocationStarted,
     InvocationStateError,
     LeaseHeldError,
@@ -142,7 +144,10 @@ class Children:
         """Say that a child is to stop, if anybody above it is over, or is to: nobody wants it."""
         above, engine = started.parent, self._engine
         while above is not None:
-            stored = await engine.store.load(above.invocation_id)
+            try:
+                stored = await engine.store.load(above.invocation_id)
+            except InvocationNotFoundError:
+                return CancelNote(started.invocation_id, "its parent is no more", "parent")
             p = state_of(stored).protocol
             if p.status == "ended" or p.cancelling is not None or stored.summary.cancel is not None:
                 return CancelNote(started.invocation_id, "its parent was stopped", "parent")
@@ -175,3 +180,15 @@ class Children:
 def is_over(outcome: Outcome) -> bool:
     """Whether an invocation has ended, and does not wait for somebody."""
     return outcome.reason.outcome is not Ending.SUSPENDED
+
+
+def with_child(outcome: Outcome, child: Outcome) -> Outcome:
+    """Show with an invocation what the child waits for because of which it does.
+
+    That may be something else by now than when it was told. A write of its own that only a person
+    can settle goes before.
+    """
+    unknown = [e for e in outcome.unresolved_effects if e.status == "outcome_unknown"]
+    present = sum(effect.turn > len(outcome.history) for effect in unknown)
+    reason = child.reason if present <= len(outcome.waits_for) else outcome.reason
+    return replace(outcome, reason=reason, proposal=child.proposal, question=child.question)

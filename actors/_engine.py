@@ -368,9 +368,13 @@ class Engine:
                 self._unsaved[live.invocation_id] = rested.unsaved
         live.supervisor.stop(block=False)
         live.tracker.stop(block=False)
-        live.finish(rested.outcome)
+        self.tell(live, rested.outcome)
+
+    def tell(self, live: Live, outcome: Outcome) -> None:
+        """Tell everybody who waits how it came to rest, its parent among them."""
+        live.finish(outcome)
         parent = live.started.parent
-        if parent is not None and rested.durable and is_over(rested.outcome):
+        if parent is not None and live.durable and is_over(outcome):
             self._wake(live.invocation_id, parent.invocation_id)
 
     def _wake(self, child: InvocationId, parent: InvocationId) -> None:

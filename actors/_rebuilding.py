@@ -41,7 +41,7 @@ async def rebuild(engine: Engine, live: Live, error: BaseException) -> None:
             # It had come to rest, and only did not get to say so.
             await engine.store.release(live.lease)
             engine.forget(live)
-            live.finish(outcome_of(state, reason, state.protocol.cause))
+            engine.tell(live, outcome_of(state, reason, state.protocol.cause))
         elif live.crashes > 1:
             await _give_up(engine, live, state, cause)
         else:
@@ -67,4 +67,4 @@ async def _give_up(engine: Engine, live: Live, state: InvocationState, cause: st
         raise refused
     state.apply(Entry(ended, line))
     engine.forget(live)
-    live.finish(outcome_of(state, Reason.INTERNAL_ERROR, cause))
+    engine.tell(live, outcome_of(state, Reason.INTERNAL_ERROR, cause))

@@ -15,6 +15,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable
 from dataclasses import replace
+from operator import is_
 from typing import Final, assert_never
 
 from loopwright.policy import Place, Redact
@@ -115,10 +116,28 @@ class Redacting:
     def message(self, message: Input) -> Input:
         """Redact what a Supervisor is told; see `redacted`."""
         match message:
+            # What a turn is made of first: each case before it takes time.
+            case Executed(result=result):
+                masked = self.result(result)
+                return message if masked is result else message._replace(result=masked)
+            case Committed() | Recover() | Grant() | Expire() | Wake() | Tick():
+                return message
+            case Assessed(stalled=stalled):
+                if stalled is None:
+                    return message
+                return message._replace(stalled=self._stalled(stalled))
+            case Observed(stalled=stalled, nudge=nudge):
+                if stalled is None and nudge is None:
+                    return message
+                return message._replace(stalled=self._stalled(stalled), nudge=self._stalled(nudge))
+            case Decided(decision=decision):
+                said = self.decision(decision)
+                return message if said is decision else message._replace(decision=said)
+            case Validated(verdict=verdict):
+                judged = self._verdict(verdict)
+                return message if judged is verdict else message._replace(verdict=judged)
             case Start(started=started):
                 return Start(self.started(started))
-            case Decided(decision=decision):
-                return message._replace(decision=self.decision(decision))
             case DecideInstead(decision=decision):
                 return message._replace(decision=self.decision(decision))
             case AttemptFailed() | DecideFailed() | CommitFailed() | NotDispatched() | LeaseLost():
@@ -132,15 +151,9 @@ class Redacting:
                 )
             case Verified(verification=verification):
                 reason = self.text(verification.reason, "text")
+                if reason is verification.reason:
+                    return message
                 return message._replace(verification=replace(verification, reason=reason))
-            case Validated(verdict=verdict):
-                return message._replace(verdict=self._verdict(verdict))
-            case Assessed(stalled=stalled):
-                return message._replace(stalled=self._stalled(stalled))
-            case Observed(stalled=stalled, nudge=nudge):
-                return message._replace(stalled=self._stalled(stalled), nudge=self._stalled(nudge))
-            case Executed(result=result):
-                return message._replace(result=self.result(result))
             case ChildRested(result=result):
                 return message._replace(result=self.result(result))
             case Found(found=found):
@@ -157,28 +170,30 @@ class Redacting:
                 )
             case Cancel(reason=reason):
                 return message._replace(reason=self.text(reason, "person"))
-            case Recover() | Grant() | Expire() | Wake() | Tick() | Committed():
-                return message
             case _:
                 assert_never(message)
 
     def started(self, started: InvocationStarted) -> InvocationStarted:
         """Redact the goal and the metadata of an invocation."""
-        return replace(
-            started,
-            goal=self.text(started.goal, "goal"),
-            metadata=self.value(started.metadata, "metadata"),
-        )
+        goal = self.text(started.goal, "goal")
+        metadata = self.value(started.metadata, "metadata")
+        if goal is started.goal and metadata is started.metadata:
+            return started
+        return replace(started, goal=goal, metadata=metadata)
 
     def decision(self, decision: Proposed) -> Proposed:
         """Redact what a model, or a person in its place, has decided."""
         match decision:
             case FinalAnswer(answer=answer, output=output):
                 text, held = self.text(answer, "text"), self.value(output, "text")
+                if text is answer and held is output:
+                    return decision
                 return replace(decision, answer=text, output=held)
             case ToolCalls(calls=calls, commentary=commentary):
-                text = self.text(commentary, "text")
-                return replace(decision, calls=self._calls(calls), commentary=text)
+                text, masked = self.text(commentary, "text"), self._calls(calls)
+                if masked is calls and text is commentary:
+                    return decision
+                return replace(decision, calls=masked, commentary=text)
             case RequestApproval(calls=calls, reason=reason):
                 text = self.text(reason, "text")
                 return replace(decision, calls=self._calls(calls), reason=text)
@@ -210,6 +225,8 @@ class Redacting:
             masked = self._arguments(given)
             given = {FAILED: FAILED} if masked is None else masked
         output = self.value(result.output, "output")
+        if output is result.output and error is None and given is None:
+            return result
         return replace(result, output=output, error=error, arguments=given)
 
     def edit(self, call_id: str, given: JsonObject) -> JsonObject:
@@ -236,6 +253,8 @@ class Redacting:
             return None
         try:
             masked = self.redact(value, place)
+            if masked is value:
+                return value
             check_json(masked, where="the redactor's value")
         except Exception as error:  # noqa: BLE001 - foreign code
             logger.error(REPORT, place, type(error).__name__)
@@ -249,7 +268,9 @@ class Redacting:
         return masked if isinstance(masked, dict) else None
 
     def _calls(self, calls: Calls) -> Calls:
-        return tuple(self._call(call) for call in calls)
+        masked = tuple([self._call(call) for call in calls])
+        # Each is what it was: most often nothing is masked.
+        return calls if all(map(is_, masked, calls)) else masked
 
     def _call(self, call: AnyCall) -> AnyCall:
         if isinstance(call, BrokenCall):
@@ -259,7 +280,7 @@ class Redacting:
         arguments = self._arguments(call.arguments)
         if arguments is None:
             return BrokenCall(call.call_id, call.tool_name, _UNREDACTED, FAILED)
-        return replace(call, arguments=arguments)
+        return call if arguments is call.arguments else replace(call, arguments=arguments)
 
     def _found(self, found: Reconciled, place: Place) -> Reconciled:
         reason = self.text(found.reason, place)
@@ -269,6 +290,8 @@ class Redacting:
         match verdict:
             case Accepted(plan=plan, output=output):
                 checked = None if plan is None else self._plan(plan)
+                if checked is plan and output is None:
+                    return verdict
                 return Accepted(checked, self.value(output, "text"))
             case NeedsApproval(plan=plan, asks=asks):
                 asked = tuple(replace(ask, reason=self.text(ask.reason, "text")) for ask in asks)
@@ -279,6 +302,10 @@ class Redacting:
                 assert_never(verdict)
 
     def _plan(self, plan: Plan) -> Plan:
+        if plan.fault is None and plan.runnable == len(plan.calls):
+            reasons = [verdict.reason for verdict in plan.verdicts]
+            if not any(reasons):
+                return plan
         return plan._replace(
             calls=tuple(
                 call if call.refused is None else call._replace(refused=self.result(call.refused))

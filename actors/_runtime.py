@@ -7,7 +7,7 @@ import contextvars
 import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from types import TracebackType
 from typing import Final, Self
 
@@ -38,7 +38,7 @@ from loopwright.stores import MemoryStore, Store
 from ._adopting import Adopter
 from ._agent import Agent, check_neighbours
 from ._answering import Answering
-from ._children import is_over
+from ._children import is_over, with_child
 from ._clock import Clock, RealClock, sleep
 from ._engine import Engine
 from ._live import Live
@@ -334,8 +334,10 @@ class Runtime(Answering):
             told = parent.invocation_id, parent.state_version
             if live is not None:
                 await asyncio.shield(live.done)
-            elif not is_over(child) or told == seen:
-                return replace(outcome, proposal=child.proposal, question=child.question)
+            elif not is_over(child):
+                return with_child(outcome, child)
+            elif told == seen:
+                return outcome
             else:
                 # It has ended since, and its parent is being told; or nobody tells it here.
                 seen = told

@@ -118,6 +118,8 @@ def storable(text: object) -> TypeGuard[str]:
     """Whether it is a text without lone surrogates: those are no characters, and no store takes them."""
     if not isinstance(text, str):
         return False
+    if text.isascii():
+        return True
     try:
         check_json(text, where="text")
     except RemoteProtocolError:

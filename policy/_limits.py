@@ -64,9 +64,9 @@ def used_up(
     return None
 
 
-def fits_tool_calls(budget: Budget, spent: Spent, calls: int) -> bool:
+def fits_tool_calls(budget: Budget, used: int, calls: int) -> bool:
     """Whether this many more calls may be dispatched; a batch fits whole or not at all."""
-    return budget.max_tool_calls is None or spent.tool_calls + calls <= budget.max_tool_calls
+    return budget.max_tool_calls is None or used + calls <= budget.max_tool_calls
 
 
 def soft_stop_due(

@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from operator import is_
 from typing import Final, Literal, TypeAlias, cast
 
 from loopwright.protocol import ConfigurationError, JsonValue
@@ -25,6 +26,8 @@ object for arguments. What is redacted already must come out as it is."""
 
 Finder: TypeAlias = Callable[[str], Iterable[tuple[int, int]]]
 """Says where in a text something to be masked is: start and end, in order, apart."""
+
+_Search: TypeAlias = Callable[[str], re.Match[str] | None]
 
 EMAILS: Final = re.compile(r"(?<![\w.%+-])[\w.%+-]++@[\w-]++(?:\.[\w-]++)++")
 BEARER_TOKENS: Final = re.compile(r"(?i)\bbearer[ \t]{1,8}[\w.~+/=-]{16,}+")
@@ -96,7 +99,10 @@ class Redactor:
     arguments: bool = False
     """Whether arguments of calls are redacted too: their tools then get what is left."""
     mask: str = "[redacted]"
-    _finders: tuple[Finder, ...] = field(init=False, repr=False, compare=False)
+    _finders: tuple[tuple[_Search | None, Finder], ...] = field(
+        init=False, repr=False, compare=False
+    )
+    """Each with what says at once that there is nothing to find, where it is known."""
     _endings: tuple[str, ...] = field(init=False, repr=False, compare=False)
     _named: re.Pattern[str] | None = field(init=False, repr=False, compare=False)
 
@@ -112,7 +118,8 @@ class Redactor:
             object.__setattr__(self, name, tuple(getattr(self, name)))
         object.__setattr__(self, "_endings", tuple(_plain_key(key) for key in self.keys))
         object.__setattr__(self, "_named", _named(self.keys, self.mask))
-        object.__setattr__(self, "_finders", tuple(_finder(p, self.mask) for p in self.patterns))
+        finders = [_finder(pattern, self.mask) for pattern in self.patterns]
+        object.__setattr__(self, "_finders", tuple((_search_of(f), f) for f in finders))
 
     def __call__(self, value: JsonValue, place: Place, /) -> JsonValue:
         """Mask what must not be written down."""
@@ -124,7 +131,8 @@ class Redactor:
         if isinstance(value, str):
             return self._text(value)
         if isinstance(value, list):
-            return [self._value(item) for item in value]
+            items = [self._value(item) for item in value]
+            return value if all(map(is_, items, value)) else items
         if isinstance(value, dict):
             return self._object(value)
         if isinstance(value, int) and abs(value) in _CARD_INTEGERS:
@@ -134,20 +142,39 @@ class Redactor:
 
     def _object(self, value: dict[str, JsonValue]) -> JsonValue:
         copy: dict[str, JsonValue] = {}
+        same = True
         for key, item in value.items():
             name = self._text(key)
             if name in copy:
                 name = f"{name}{len(copy)}"
             secret = item is not None and _squeezed(key).endswith(self._endings)
-            copy[name] = self.mask if secret else self._value(item)
-        return copy
+            masked = copy[name] = self.mask if secret else self._value(item)
+            same = same and masked is item and name is key
+        return value if same else copy
 
     def _text(self, text: str) -> str:
-        if self._named is not None:
+        if self._named is not None and (":" in text or "=" in text):
             text = self._named.sub(lambda found: found[1] + self.mask, text)
-        for find in self._finders:
-            text = _masked(text, find, self.mask)
+        for search, find in self._finders:
+            if search is None or search(text) is not None:
+                text = _masked(text, find, self.mask)
         return text
+
+
+@dataclass(frozen=True, slots=True)
+class _Pattern:
+    """Finds what a regular expression matches."""
+
+    compiled: re.Pattern[str]
+
+    def __call__(self, text: str, /) -> Iterable[tuple[int, int]]:
+        return (found.span() for found in self.compiled.finditer(text))
+
+
+def _search_of(find: Finder) -> _Search | None:
+    if isinstance(find, _Pattern):
+        return find.compiled.search
+    return _DIGITS.search if find is card_numbers else None
 
 
 def _masked(text: str, find: Finder, mask: str) -> str:
@@ -171,9 +198,7 @@ def _finder(pattern: object, mask: str) -> Finder:
             msg = f"Redactor.patterns has {pattern!r}, which finds something where nothing is"
             raise ConfigurationError(msg)
 
-        def find(text: str, /) -> Iterable[tuple[int, int]]:
-            return (found.span() for found in compiled.finditer(text))
-
+        find: Finder = _Pattern(compiled)
     elif callable(pattern):
         find = cast("Finder", pattern)
     else:
@@ -203,4 +228,4 @@ def _plain_key(key: object) -> str:
 
 
 def _squeezed(key: str) -> str:
-    return _SEPARATORS.sub("", key).lower()
+    return key.replace("_", "").replace("-", "").replace(" ", "").lower()

@@ -73,6 +73,8 @@ def loads(raw: bytes) -> JsonValue:
 
 def _plain(value: object) -> object:
     """Turn into JSON what the encoders do not know; orjson knows all but the first kind itself."""
+    if isinstance(value, Decimal):
+        return str(value)
     if isinstance(value, Mapping):
         return dict(cast("Mapping[object, object]", value))
     if is_dataclass(value):
@@ -81,8 +83,6 @@ def _plain(value: object) -> object:
         return {name: getattr(value, name) for name in names}
     if isinstance(value, Enum):
         return cast("object", value.value)
-    if isinstance(value, Decimal):
-        return str(value)
     if isinstance(value, (datetime, date, time)):
         return value.isoformat()
     if isinstance(value, UUID):

@@ -143,7 +143,7 @@ class Concluding(Thinking):
 
     def _handed_over(self) -> None:
         agent = self.folded.protocol.agent
-        self._policy = self._terms[agent].policy
+        self._work_for(agent)
         self._out.append(HandOver(agent))
         self._continue()
 

@@ -104,6 +104,7 @@ class Core(Clocked):
         "_compacting",
         "_deciding",
         "_findings",
+        "_free",
         "_known",
         "_lease",
         "_next_seq",
@@ -156,7 +157,7 @@ class Core(Clocked):
         self.trail: list[RunState] = []
         """States entered while handling the last message, in order."""
         self._terms = terms
-        self._policy = terms[p.agent].policy
+        self._work_for(p.agent)
         self._lease = Lease(self.invocation_id, worker, fence)
         self._known = {result.call_id: result for result in known}
         """Results of writes of the open turn that this process has and could not store."""
@@ -215,6 +216,14 @@ class Core(Clocked):
         self._ending = False
         self._stop_reason: Reason | None = None
         self._stop_cause: str | None = None
+
+    def _work_for(self, agent: str) -> None:
+        """Go by this agent's terms from here on."""
+        terms = self._terms[agent]
+        self._policy = terms.policy
+        prices = self.started.prices
+        self._free = any(price.free and price.model in terms.endpoints for price in prices)
+        """Whether one of its models costs nothing, and may be asked when the money is gone."""
 
     # ------------------------------------------------------------ the table
     def _enter(self, state: RunState) -> None:

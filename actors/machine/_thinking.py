@@ -93,13 +93,8 @@ class Thinking(Stopping):
             met = condition.met(self._seen)
             if met is not None:
                 return met.reason, met.text
-        free = budget.max_cost is not None and self._has_free_model()
-        reason = used_up(budget, spent, self._seconds_left(), free=free)
+        reason = used_up(budget, spent, self._seconds_left(), free=self._free)
         return None if reason is None else (reason, f"no further model call: {reason}")
-
-    def _has_free_model(self) -> bool:
-        models = self._terms[self.folded.protocol.agent].endpoints
-        return any(price.free and price.model in models for price in self.started.prices)
 
     def _seconds_left(self) -> float | None:
         return None if self._deadline is None else self._deadline - self._now.monotonic

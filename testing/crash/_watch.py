@@ -203,9 +203,10 @@ def _points_behind(records: Sequence[Record]) -> list[CrashPoint]:
 
 
 class _WatchedModel:
-    """A model, and when it is asked."""
+    """A model, and when it is asked; its price and its breaker go by its name."""
 
-    def __init__(self, inner: Model, trap: Trap) -> None:
+    def __init__(self, inner: Model, name: str, trap: Trap) -> None:
+        self.name = name
         self._inner = inner
         self._trap = trap
 
@@ -327,8 +328,9 @@ class _WatchedTool(Tool[..., Any]):
 
 def _watched(model: Model | FallbackChain, trap: Trap) -> Model | FallbackChain:
     if not isinstance(model, FallbackChain):
-        return _WatchedModel(model, trap)
-    ours = [_WatchedModel(endpoint.model, trap) for endpoint in model.endpoints]
+        (endpoint,) = FallbackChain([model]).endpoints
+        return _WatchedModel(model, endpoint.name, trap)
+    ours = [_WatchedModel(endpoint.model, endpoint.name, trap) for endpoint in model.endpoints]
     last = ours.pop() if model.endpoints[-1].only_refused else None
     return FallbackChain(ours, on_refusal=last)
 

@@ -13,13 +13,16 @@ from loopwright import Agent, Budget, Final, ModelReply, ModelRequest, Policy, T
 from loopwright.policy import Access
 from loopwright.protocol import (
     CallId,
+    Claim,
     Effect,
     Reconciled,
     ToolCall,
     ToolCalls,
     Usage,
+    Verification,
     dumps,
     loads,
+    passed,
     unknown,
 )
 
@@ -35,6 +38,7 @@ def write_plan(
     *,
     reachable: bool = True,
     torn: Mapping[str, When] = MappingProxyType({}),
+    verified: bool = False,
 ) -> None:
     """Say what the agent of a case does.
 
@@ -43,8 +47,9 @@ def write_plan(
         plan: The turns; the second call of the first turn is about the item `1.2`.
         reachable: Whether the downstream can be asked what became of a write.
         torn: By item, whether the line goes dead before or after the effect of the first attempt.
+        verified: Whether two verifiers look at the answer, `blocking` and then `awaiting`.
     """
-    (folder / "plan.json").write_bytes(dumps({"turns": plan, "torn": torn}))
+    (folder / "plan.json").write_bytes(dumps({"turns": plan, "torn": torn, "verified": verified}))
     if not reachable:
         (folder / "unreachable").touch()
 
@@ -122,10 +127,19 @@ def make_agent(folder: Path) -> Agent:
     async def manual(item: str, ask: bool, ctx: ToolContext) -> str:
         return act("manual", item, ctx, once=False)
 
+    def blocking(claim: Claim) -> Verification:
+        ledger.enter("blocking")
+        return passed()
+
+    async def awaiting(claim: Claim) -> Verification:
+        ledger.enter("awaiting")
+        return passed()
+
     return Agent(
         NAME,
         model=PlannedModel(said["turns"]),
         tools=[read, slow, idempotent, reconcilable, manual],
         policy=Policy(ask=[wants_a_person], cancel_grace=2.0),
         budget=Budget(max_steps=10),
+        verifiers=[blocking, awaiting] if said["verified"] else [],
     )

@@ -8,6 +8,7 @@ are follows from what can be unsure:
   write first, its dispatch is in the same append, and that is K5. For K7 a slow read comes second.
 - K4 is about reads only. K5 and K6 are about writes only; which of the two it was, nobody but the
   downstream can tell, so both are met with every answer.
+- K11 is met at each of two verifiers, one blocking and one not: what the first has said holds.
 - K12 is met with a write that has taken effect, and with one that has not.
 - R0 to R2 are about what can be asked; R3 and R4 about what a person has to settle: a manual write,
   or a reconcilable one whose downstream cannot be reached.
@@ -59,11 +60,17 @@ class Cell:
     bodies: int = 1
     """How often the tool's body has begun."""
     status: EffectStatus = "committed"
+    occurrence: int = 1
+    """At which time the first point is reached."""
+    verifiers: tuple[int, int] | None = None
+    """How often each of two verifiers was asked, should there be any."""
 
     def __str__(self) -> str:
         points = "+".join(self.kills)
         if self.cancel_at is not None:
             points += f"-cancelled-at-{self.cancel_at}"
+        if self.occurrence > 1:
+            points += f"-time-{self.occurrence}"
         return f"{points}-{self.tool}-{self.answer}"
 
 
@@ -79,6 +86,9 @@ def certain() -> Iterator[Cell]:
         yield Cell(tool, (K.K7,), [[(tool, False), ("slow", False)]])
         for point in (K.K9, K.K10):
             yield Cell(tool, (point,), [[(tool, True)]])
+        for time, verifiers in enumerate(((2, 1), (1, 2)), 1):
+            yield Cell(tool, (K.K11,), alone, occurrence=time, verifiers=verifiers)
+        yield Cell(tool, (K.K11, K.K11, K.K11), alone, verifiers=(4, 1))
     yield Cell("read", (K.K4,), [[("read", False)]], bodies=2)
 
 
@@ -154,11 +164,13 @@ def test_a_cell_of_the_crash_matrix(crash: CrashPoints, cell: Cell) -> None:
     }
     case = crash.case(NAME, "go", settle=settle[cell.answer])
     ledger = Ledger(case.folder)
-    write_plan(case.folder, cell.plan, reachable=cell.answer is Answer.TRUTH)
+    reachable, verified = cell.answer is Answer.TRUTH, cell.verifiers is not None
+    write_plan(case.folder, cell.plan, reachable=reachable, verified=verified)
 
     cancel_at = cell.cancel_at
-    for point in cell.kills:
-        assert case.kill_at(point, cancel_at=cancel_at)
+    for life, point in enumerate(cell.kills):
+        occurrence = 1 if life else cell.occurrence
+        assert case.kill_at(point, occurrence, cancel_at=cancel_at)
         case.check(ledger.counts())
         cancel_at = None
     outcome = case.finish()
@@ -166,6 +178,8 @@ def test_a_cell_of_the_crash_matrix(crash: CrashPoints, cell: Cell) -> None:
 
     assert outcome.reason is cell.reason
     assert ledger.bodies(cell.tool) == cell.bodies
+    if cell.verifiers is not None:
+        assert (ledger.bodies("blocking"), ledger.bodies("awaiting")) == cell.verifiers
     if cell.tool != "read":
         (effect,) = outcome.effects
         assert effect.status == cell.status

@@ -144,7 +144,7 @@ def test_a_cost_limit_stops_only_what_costs(limit: Decimal) -> None:
 @given(BUDGETS, SPENT, st.integers(0, 60))
 def test_a_batch_fits_whole_or_not_at_all(budget: Budget, spent: Spent, calls: int) -> None:
     """What fits never takes the invocation over its limit."""
-    fits = fits_tool_calls(budget, spent, calls)
+    fits = fits_tool_calls(budget, spent.tool_calls, calls)
     limit = budget.max_tool_calls
     assert fits == (limit is None or spent.tool_calls + calls <= limit)
 

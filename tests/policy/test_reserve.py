@@ -129,7 +129,7 @@ class Tree:
         node.cost += reply * TOKEN
         children = self.random.choice([0, 0, 1, 2, 3]) if node.depth < 3 else 0
         batch = children + self.random.randint(0, 3)
-        if not fits_tool_calls(node.budget, node.spent, batch):
+        if not fits_tool_calls(node.budget, node.spent.tool_calls, batch):
             self.end(node)
             return
         self.calls += batch

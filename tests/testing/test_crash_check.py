@@ -6,11 +6,13 @@ A sound runtime does not bring these about, so the evidence is made up.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from loopwright.protocol import (
+    AnswerVerified,
     Budget,
     CallCompleted,
     CallDispatched,
@@ -21,14 +23,17 @@ from loopwright.protocol import (
     EffectKey,
     EffectReconciled,
     Entry,
+    Final,
     InvocationEnded,
     InvocationId,
     InvocationStarted,
+    Parent,
     Principal,
     Proposal,
     Reason,
     Reconciled,
     Record,
+    Reserved,
     ResultStatus,
     ToolCall,
     ToolCalls,
@@ -50,6 +55,7 @@ from loopwright.testing.crash._log import (
     LifeBegan,
     ModelAsked,
     StartReturned,
+    VerifierAsked,
     digest_of,
 )
 
@@ -111,6 +117,68 @@ def test_what_becomes_of_an_effect_may_be_said_after_the_end() -> None:
     check_case([kept(PROPOSED, dispatched(), COMMITTED, ENDED, said(applied()))], [], None)
 
 
+def looked(life: int, verifier: str = "sums") -> VerifierAsked:
+    return VerifierAsked(life, ID, 1, verifier)
+
+
+def verdict(*, holds: bool = True) -> AnswerVerified:
+    return AnswerVerified(1, "sums", holds, "", "bound", 0.0)
+
+
+def test_a_verifier_may_be_asked_again_where_its_verdict_does_not_hold() -> None:
+    """It was lost, it was a no, it was another one's, or what it was about has changed since."""
+    answer = TurnProposed(1, Proposal(Final("done"), Usage(1, 1)), 0.0)
+    one = kept(answer, verdict())
+    check_case([one], [looked(1), LifeBegan(2), looked(2)], None)
+    check_case([one], [looked(1), durable(one, 1, 3), LifeBegan(2), looked(2, "style")], None)
+    no = kept(answer, verdict(holds=False))
+    check_case([no], [looked(1), durable(no, 1, 3), LifeBegan(2), looked(2)], None)
+
+
+PARENT, CHILD = InvocationId("inv-1"), InvocationId("inv-2")
+HIRED = CallDispatched(1, CALL, 1, "pay", {}, KEY, 0.0, Effect.RECONCILABLE, Reserved(3))
+PAID = kept(PROPOSED, HIRED, COMMITTED, ENDED)
+
+
+def child(
+    identity: InvocationId = CHILD, call: CallId = CALL, key: str = "", *records: Record
+) -> Kept:
+    """What a store has of a child of that call, under a key of its own."""
+    above = Parent(PARENT, 1, call, 1)
+    started = replace(STARTED, invocation_id=identity, parent=above, key=key)
+    entries = [Entry(record, encode_record(record)) for record in (started, *records)]
+    return Kept(identity, len(entries), entries, ())
+
+
+def test_a_child_is_no_effect_of_its_own() -> None:
+    """Its call is settled by how it ended; whoever owns the data has never heard of it."""
+    check_case([PAID, child()], [], {})
+    with pytest.raises(AssertionError, match="pay:7 counts as committed, and has not taken place"):
+        check_case([SOUND], [], {})
+
+
+def test_one_child_for_each_call_that_was_dispatched() -> None:
+    twice = [PAID, child(), child(InvocationId("inv-3"))]
+    with pytest.raises(AssertionError, match="call 'a' of turn 1 has two children: inv-2 and"):
+        check_case(twice, [], None)
+    for one in (kept(PROPOSED), SOUND):
+        with pytest.raises(AssertionError, match="inv-2 was started by call 'a' of turn 1, and"):
+            check_case([one, child()], [], None)
+
+
+def test_nobody_works_for_a_parent_that_was_cancelled() -> None:
+    """In lives that have begun since; and a cancel of the child is none of its parent."""
+    parent = kept(PROPOSED, HIRED, CANCEL)
+    events: list[Event] = [durable(parent, 1, 4), LifeBegan(2), ModelAsked(2, CHILD, 1)]
+    with pytest.raises(AssertionError, match="inv-2 was at work in life 2, after a cancel of its"):
+        check_case([parent, child()], events, None)
+    check_case([parent, child()], [*events[:1], ModelAsked(1, CHILD, 1)], None)
+    stopped = child(CHILD, CALL, "", CANCEL)
+    lines = [entry.line for entry in stopped.entries]
+    said = Durable(1, CHILD, 1, 2, digest_of(lines))
+    check_case([PAID, stopped], [said, LifeBegan(2), ModelAsked(2, PARENT, 2)], None)
+
+
 OTHER = TurnCommitted(1, PROPOSAL, (), 1, 0.0, 0.0)
 CUT = Kept(ID, 5, SOUND.entries[:3], SOUND.effects)
 BROKEN: dict[str, tuple[Kept, list[Event], str]] = {
@@ -170,6 +238,17 @@ BROKEN: dict[str, tuple[Kept, list[Event], str]] = {
         kept(PROPOSED),
         [durable(kept(PROPOSED), 1, 2), LifeBegan(2), ModelAsked(2, ID, 1)],
         "the model was asked for turn 1 in life 2, and its reply was durable since life 1",
+    ),
+    "a verifier asked again": (
+        kept(TurnProposed(1, Proposal(Final("done"), Usage(1, 1)), 0.0), verdict()),
+        [
+            durable(
+                kept(TurnProposed(1, Proposal(Final("done"), Usage(1, 1)), 0.0), verdict()), 1, 3
+            ),
+            LifeBegan(2),
+            looked(2),
+        ],
+        "verifier 'sums' was asked about turn 1 in life 2, and its verdict was durable since",
     ),
     "dispatched after a cancel": (
         kept(PROPOSED, CANCEL, dispatched()),

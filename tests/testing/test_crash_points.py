@@ -16,6 +16,7 @@ from loopwright.policy import tool_named
 from loopwright.protocol import (
     Budget,
     CallId,
+    Claim,
     Clarification,
     ConfigurationError,
     JsonObject,
@@ -24,8 +25,11 @@ from loopwright.protocol import (
     Reconciled,
     ToolCall,
     ToolCalls,
+    Verification,
     applied,
+    failed,
     not_applied,
+    passed,
 )
 from loopwright.testing import CrashPoint, CrashPoints, ScriptedModel, Step
 
@@ -49,7 +53,24 @@ def pays(folder: Path, *, lies: bool = False) -> Agent:
         found = [path.name for path in folder.glob("receipt-*") if path.read_text() == effect_key]
         return applied(found[0]) if found and not lies else not_applied()
 
-    return Agent("desk", model=calls("pay", {"order": 7}), tools=[pay])
+    return Agent(
+        "desk", model=calls("pay", {"order": 7}), tools=[pay], verifiers=[Receipts(folder)]
+    )
+
+
+class Receipts:
+    """A verifier that blocks, keeps state, and may take a second: all of that stays so."""
+
+    timeout = 1
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def __call__(self, claim: Claim) -> Verification:
+        """See that there is a receipt, and write down that it was looked for."""
+        with (self._folder / "looked").open("a") as looked:
+            looked.write("x")
+        return passed() if [*self._folder.glob("receipt-*")] else failed("there is no receipt")
 
 
 def pays_by_a_liar(folder: Path) -> Agent:
@@ -183,6 +204,9 @@ def test_a_sound_agent_passes_whatever_the_point(kits: Kits, point: CrashPoint) 
     assert reached is (point not in never | {CrashPoint.R3, CrashPoint.R4})
     ended = Reason.CANCELLED if point is CrashPoint.K12 else Reason.COMPLETED
     assert outcome.reason is ended
+    if outcome.completed:
+        looked = len((case.folder / "looked").read_text())
+        assert looked == (2 if point is CrashPoint.K11 else 1)
 
 
 def test_a_reconciler_that_lies_is_named(kits: Kits) -> None:

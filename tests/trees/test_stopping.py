@@ -179,6 +179,28 @@ async def test_a_cancel_reaches_a_child_at_another_worker() -> None:
         assert (await two.outcome(run.id)).history[0].results[0].status is ResultStatus.CANCELLED
 
 
+@pytest.mark.parametrize("working", [False, True])
+async def test_a_child_can_be_cancelled_by_itself(working: bool) -> None:
+    """Its parent sees that it was, and goes on; also one that waited with it."""
+    clock = VirtualClock()
+
+    async def slow(_: ModelRequest) -> Step:
+        await sleep(clock, 3600)
+        return Final("never")
+
+    agents = Till().line(middle=[slow if working else QUESTION])
+    async with Runtime(agents, clock=clock) as runtime:
+        run = await runtime.start("boss", "go")
+        await clock.advance(1)
+        child = (await runtime.invocations())[0].invocation_id
+        cancel = asyncio.create_task(runtime.cancel(child, "not this one", by="ana"))
+        await clock.advance(2)
+        await cancel
+        outcome = await run.outcome()
+    assert outcome.completed
+    assert outcome.history[0].results[0].status is ResultStatus.CANCELLED
+
+
 class Deaf(Shared):
     """A line that no heartbeat goes through any more, once it is cut."""
 

@@ -2,21 +2,29 @@
 
 from __future__ import annotations
 
+import asyncio
+import logging
+
 import pytest
 from casebook.desk import batch, call
 
 from loopwright import Agent, Final, Reason, Runtime, tool
+from loopwright.actors import Instant, Machine
 from loopwright.protocol import (
+    Decided,
+    Input,
     InvocationId,
     InvocationStateError,
+    Output,
     Reconciled,
+    Rested,
     ResultStatus,
     applied,
     unknown,
 )
 from loopwright.stores import SQLiteStore
-from loopwright.testing import ScriptedModel, Step
-from trees.lines import TO_CLERK, TO_MIDDLE, Till
+from loopwright.testing import ScriptedModel, Step, VirtualClock
+from trees.lines import PAY, TO_CLERK, TO_MIDDLE, Shared, Till, opened
 
 pytestmark = pytest.mark.anyio
 
@@ -80,6 +88,21 @@ async def test_a_root_shows_what_its_grandchild_asks_next(tmp_path: object) -> N
             asked = await runtime.outcome(asked.invocation_id)
     assert asked.completed
     assert till.paid == [1, 2]
+
+
+async def test_a_root_waits_for_what_its_child_waits_for_now() -> None:
+    """A child that was answered may ask for something else: that is what its parent waits for."""
+    till, question = Till(), {"kind": "clarification", "question": "which?"}
+    pay = batch(call("p", "pay", {"amount": 5}))
+    async with Runtime(till.line(clerk=[pay, question, Final("paid")])) as runtime:
+        asked = await runtime.run("boss", "go")
+        assert asked.proposal is not None
+        await runtime.approve(asked.invocation_id, asked.proposal.digest, by="bo")
+        then = await runtime.outcome(asked.invocation_id)
+        assert (then.reason, then.question) == (Reason.CLARIFICATION_REQUIRED, "which?")
+        assert then.proposal is None
+        await runtime.answer(asked.invocation_id, "blue", by="bo")
+        assert (await runtime.outcome(asked.invocation_id)).completed
 
 
 @pytest.mark.parametrize("level", [1, 2])
@@ -218,6 +241,55 @@ async def test_a_corrected_ledger_does_not_make_it_forget_whom_it_waits_for(
     async with Runtime([boss, clerk], store=SQLiteStore(path)) as runtime:
         await runtime.recover()
         assert (await runtime.outcome(first.invocation_id)).completed
+
+
+@pytest.mark.parametrize("times", [1, 2])
+async def test_a_bug_in_a_child_does_not_leave_its_parent_asleep(
+    times: int, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Rebuilt once, and given up at the second crash: whichever it is, its parent goes on."""
+    caplog.set_level(logging.CRITICAL + 1)
+    original, left = Machine.on, [times]
+
+    def on(self: Machine, message: Input, now: Instant) -> tuple[Output, ...]:
+        out = original(self, message, now)
+        rests = any(isinstance(output, Rested) for output in out)
+        decides = isinstance(message, Decided) and message.turn > 1
+        if self.started.agent == "clerk" and left[0] and (rests if times == 1 else decides):
+            left[0] -= 1
+            raise KeyError("a bug")
+        return out
+
+    async with Runtime(Till().line(clerk=[PAY, Final("x"), Final("paid")])) as runtime:
+        asked = await runtime.run("boss", "go")
+        assert asked.proposal is not None
+        monkeypatch.setattr(Machine, "on", on)
+        await runtime.approve(asked.invocation_id, asked.proposal.digest, by="bo")
+        async with asyncio.timeout(5):
+            after = await runtime.outcome(asked.invocation_id)
+            while not after.completed:
+                await asyncio.sleep(0)
+                after = await runtime.outcome(asked.invocation_id)
+        ends = {s.head.agent: s.head.reason for s in await runtime.invocations()}
+    assert not left[0]
+    assert ends["clerk"] is (Reason.COMPLETED if times == 1 else Reason.INTERNAL_ERROR)
+
+
+async def test_a_child_whose_parent_was_deleted_is_stopped() -> None:
+    """An answer comes to a child of which nobody wants to hear any more."""
+    clock = VirtualClock()
+    store = await opened(clock)
+    question: Step = {"kind": "clarification", "question": "which?"}
+    async with Runtime(Till().line(clerk=[question]), store=Shared(store), clock=clock) as runtime:
+        asked = await runtime.run("boss", "go")
+        below = await _children(runtime)
+        clerk = _below(asked.waits_for, below)
+    for gone in [one for one in below if one != clerk]:
+        store._invocations.pop(gone)  # pyright: ignore[reportPrivateUsage] - as if it was pruned
+    async with Runtime(Till().line([], [], []), store=Shared(store), clock=clock) as runtime:
+        with pytest.raises(InvocationStateError):
+            await runtime.answer(clerk, "blue", by="ana")
+        assert (await runtime.outcome(clerk)).reason is Reason.CANCELLED
 
 
 async def _children(runtime: Runtime) -> dict[InvocationId, tuple[InvocationId, ...]]:
