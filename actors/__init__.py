@@ -4,28 +4,25 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ._agent import Agent as Agent
 from ._clock import Clock as Clock
 from ._clock import Instant as Instant
 from ._clock import RealClock as RealClock
 from ._clock import Timer as Timer
 from ._inbox import Waiting as Waiting
 from ._inbox import inbox as inbox
-from ._json_lines import JsonLines as JsonLines
-from ._models import Endpoint as Endpoint
-from ._models import FallbackChain as FallbackChain
-from ._models import endpoints_of as endpoints_of
 from ._run import Run as Run
 from ._runtime import Recovery as Recovery
 from ._runtime import Runtime as Runtime
-from ._tool import AnyTool as AnyTool
-from ._tool import Tool as Tool
-from ._tool import ToolContext as ToolContext
-from ._tool import ToolFailure as ToolFailure
-from ._tool import tool as tool
-from ._trace import RunObserver as RunObserver
-from ._trace import TraceEvent as TraceEvent
-from ._verifiers import AnyVerifier as AnyVerifier
+from .definitions._agent import Agent as Agent
+from .definitions._models import Endpoint as Endpoint
+from .definitions._models import FallbackChain as FallbackChain
+from .definitions._models import endpoints_of as endpoints_of
+from .definitions._tool import AnyTool as AnyTool
+from .definitions._tool import Tool as Tool
+from .definitions._tool import ToolContext as ToolContext
+from .definitions._tool import ToolFailure as ToolFailure
+from .definitions._tool import tool as tool
+from .definitions._verifiers import AnyVerifier as AnyVerifier
 from .machine._machine import Machine as Machine
 from .roles._committer import Committer as Committer
 from .roles._decider import Decider as Decider
@@ -35,6 +32,9 @@ from .roles._supervisor import Supervisor as Supervisor
 from .roles._tracker import ProgressTracker as ProgressTracker
 from .roles._validator import Validator as Validator
 from .roles._verifier import Verifier as Verifier
+from .tracing._json_lines import JsonLines as JsonLines
+from .tracing._trace import RunObserver as RunObserver
+from .tracing._trace import TraceEvent as TraceEvent
 
 if TYPE_CHECKING:
     from ._sync import SyncRuntime as SyncRuntime

@@ -25,11 +25,11 @@ from loopwright.protocol import (
     parse_decision,
 )
 
-from ._agent import Agent
 from ._looking import Looking
 from ._people import People
-from ._redacting import Redacting
+from .definitions._agent import Agent
 from .roles._judge import Judge
+from .tracing._redacting import Redacting
 
 
 class Answering(People, Looking):

@@ -29,9 +29,9 @@ from loopwright.protocol import (
     state_of,
 )
 
-from ._child_tool import ChildTool
 from ._clock import sleep
 from ._starting import Beginning, Starter
+from .definitions._child_tool import ChildTool
 from .machine._outcomes import outcome_of
 
 if TYPE_CHECKING:

@@ -36,17 +36,14 @@ from loopwright.protocol import (
 )
 from loopwright.stores import Store
 
-from ._agent import Agent
 from ._children import Children, is_over
 from ._clock import Clock, sleep
 from ._live import Live
 from ._rebuilding import rebuild
-from ._redacting import Redacting
-from ._redacting_logs import redact_logs
 from ._services import Services
 from ._starting import Starter
 from ._tenure import Tenure
-from ._trace import RunObserver
+from .definitions._agent import Agent
 from .kernel import (
     ActorDeadError,
     ActorFailed,
@@ -62,6 +59,9 @@ from .roles._deliveries import NO_FENCE
 from .roles._service import answer
 from .roles._supervisor import Routes, Supervisor
 from .roles._tracker import ProgressTracker
+from .tracing._redacting import Redacting
+from .tracing._redacting_logs import redact_logs
+from .tracing._trace import RunObserver
 
 CANCELS_EVERY: Final = 1.0
 """Seconds between two looks for cancels that were said elsewhere."""

@@ -15,7 +15,7 @@ from loopwright.protocol import (
     StoreError,
 )
 
-from ._agent import Agent
+from .definitions._agent import Agent
 from .kernel import ActorRef
 
 

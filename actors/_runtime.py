@@ -36,19 +36,19 @@ from loopwright.protocol import (
 from loopwright.stores import MemoryStore, Store
 
 from ._adopting import Adopter
-from ._agent import Agent, check_neighbours
 from ._answering import Answering
 from ._children import is_over, with_child
 from ._clock import Clock, RealClock, sleep
 from ._engine import Engine
 from ._live import Live
 from ._names import new_invocation_id
-from ._redacting import Redacting
 from ._run import Run
 from ._said import check_limits, check_said, check_start
 from ._starting import Beginning
-from ._trace import RunObserver
+from .definitions._agent import Agent, check_neighbours
 from .machine._outcomes import outcome_of
+from .tracing._redacting import Redacting
+from .tracing._trace import RunObserver
 
 LEASE_TTL: Final = 15.0
 MAX_LIVE: Final = 10_000

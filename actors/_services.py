@@ -8,11 +8,11 @@ from typing import Any, Final
 from loopwright.protocol import Execute, Input, JsonValue, Lease
 from loopwright.stores import Store
 
-from ._agent import Agent
-from ._child_tool import ChildTool
 from ._clock import Clock
 from ._tenure import Tenure
-from ._tool import AnyTool
+from .definitions._agent import Agent
+from .definitions._child_tool import ChildTool
+from .definitions._tool import AnyTool
 from .kernel import ActorRef, ActorSystem, ChildSpec
 from .machine._terms import Terms
 from .roles._breakers import Breakers

@@ -26,7 +26,7 @@ from loopwright.protocol import (
     StoreError,
 )
 
-from ._agent import Agent
+from .definitions._agent import Agent
 
 if TYPE_CHECKING:
     from ._engine import Engine

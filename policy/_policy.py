@@ -9,12 +9,12 @@ from typing import Literal, cast
 
 from loopwright.protocol import ConfigurationError
 
-from ._approval import Approver
-from ._authorization import Access, Judgement, Predicate, Rule, in_order, judge
 from ._context import DEFAULT_CONTEXT, Context
-from ._progress import DEFAULT_PROGRESS, Progress
-from ._retry import DEFAULT_BREAKER, DEFAULT_RETRY, Breaker, Retry
-from ._termination import Condition, is_condition
+from .budgets._termination import Condition, is_condition
+from .permission._approval import Approver
+from .permission._authorization import Access, Judgement, Predicate, Rule, in_order, judge
+from .progress._progress import DEFAULT_PROGRESS, Progress
+from .resilience._retry import DEFAULT_BREAKER, DEFAULT_RETRY, Breaker, Retry
 
 _COUNTS = ("max_repairs", "max_faulty_turns", "max_denials", "max_verifications")
 _WORDS = {"mixed_batch": ("graph", "serial", "reject"), "soft_stop": ("notice", "restrict")}

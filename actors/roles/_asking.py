@@ -10,7 +10,7 @@ from typing import Any
 from loopwright.protocol import Decide, ModelErrorKind, ModelRequest, Usage
 
 from .._clock import Timer
-from .._models import Endpoint
+from ..definitions._models import Endpoint
 from ..kernel import ActorRef
 
 

@@ -21,7 +21,7 @@ from loopwright.protocol import (
     ToolResult,
 )
 
-from .._tool import InvalidArgumentsError
+from ..definitions._tool import InvalidArgumentsError
 
 RETRY_FIRST: Final = 0.5
 """Seconds before the second attempt; doubled for each further one."""

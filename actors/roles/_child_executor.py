@@ -30,8 +30,8 @@ from loopwright.protocol import (
     not_applied,
 )
 
-from .._child_tool import ChildTool
 from .._work import Work, described
+from ..definitions._child_tool import ChildTool
 from ..kernel import ActorRef, Request
 from ._service import Service, answer
 

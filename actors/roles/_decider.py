@@ -28,10 +28,10 @@ from loopwright.protocol import (
     Usage,
 )
 
-from .._agent import Agent
 from .._clock import Clock, Instant, Timer
-from .._models import Endpoint, endpoints_of
 from .._work import Work, described, first_cause, passes_through
+from ..definitions._agent import Agent
+from ..definitions._models import Endpoint, endpoints_of
 from ..kernel import ActorRef, Request
 from ._asking import Asking
 from ._breakers import Breakers

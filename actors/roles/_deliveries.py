@@ -30,10 +30,10 @@ from loopwright.protocol import (
 )
 from loopwright.stores import Store
 
-from .._agent import Agent
 from .._clock import Clock, sleep
 from .._tenure import Tenure
 from .._work import described
+from ..definitions._agent import Agent
 from ..kernel import Actor, ActorDeadError, ActorRef, ActorSystem, Request, SystemClosedError
 from ._attempts import Attempted, after_asking, after_executing, failed, left, not_made
 

@@ -42,8 +42,8 @@ from loopwright.protocol import (
 )
 
 from .._clock import Clock, Timer
-from .._tool import AnyTool, ToolContext, ToolFailure
 from .._work import Work, first_cause, passes_through
+from ..definitions._tool import AnyTool, ToolContext, ToolFailure
 from ..kernel import ActorRef, Request
 from ._breakers import NOT_COUNTED, Breakers
 from ._reconciler import Reconciler

@@ -39,9 +39,9 @@ from loopwright.protocol import (
     derived_effect_key,
 )
 
-from .._agent import Agent
-from .._tool import AnyTool, InvalidArgumentsError
 from .._work import described
+from ..definitions._agent import Agent
+from ..definitions._tool import AnyTool, InvalidArgumentsError
 from ._judged import (
     BROKEN,
     MIXED,

@@ -25,8 +25,8 @@ from loopwright.protocol import (
 )
 
 from .._clock import Clock, Timer
-from .._tool import AnyTool
 from .._work import Work, described, first_cause, passes_through
+from ..definitions._tool import AnyTool
 from ..kernel import ActorRef, Request
 from ._service import answer
 from ._threads import ThreadPool

@@ -16,8 +16,8 @@ from loopwright.protocol import (
     dumps,
 )
 
-from .._agent import Agent
-from .._models import Endpoint
+from ..definitions._agent import Agent
+from ..definitions._models import Endpoint
 
 _MILLION: Final = Decimal(1_000_000)
 ENOUGH: Final = 50_000

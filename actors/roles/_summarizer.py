@@ -15,9 +15,9 @@ from typing import Any, Final, cast
 from loopwright.policy import Summary, ToSummarize
 from loopwright.protocol import Compact, Compacted, check_json, cut_text
 
-from .._agent import Agent
 from .._clock import Clock, Timer
 from .._work import Work, described, first_cause, passes_through
+from ..definitions._agent import Agent
 from ..kernel import ActorRef, Request
 from ._replies import is_usage
 from ._service import Service, answer

@@ -49,10 +49,10 @@ from loopwright.protocol import (
 )
 
 from .._clock import Clock, Instant, Timer
-from .._trace import RunObserver, Tracer
 from ..kernel import Actor, ActorDeadError, ActorRef, Request, SystemClosedError
 from ..machine._core import LINGER
 from ..machine._machine import Machine
+from ..tracing._trace import RunObserver, Tracer
 from ._service import answer
 
 _COMMANDS = frozenset(

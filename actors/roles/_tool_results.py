@@ -14,8 +14,8 @@ from loopwright.protocol import (
     ToolResult,
 )
 
-from .._tool import InvalidArgumentsError, ToolFailure
 from .._work import text_of
+from ..definitions._tool import InvalidArgumentsError, ToolFailure
 
 Stopped: TypeAlias = Literal["timeout", "interrupted"]
 

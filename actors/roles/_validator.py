@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from loopwright.protocol import Validate, Validated
 
-from .._agent import Agent
+from ..definitions._agent import Agent
 from ..kernel import Request
 from ._judge import Judge
 from ._service import Service, answer

@@ -26,8 +26,8 @@ from loopwright.protocol import (
 )
 
 from .._clock import Clock, Timer
-from .._verifiers import TIMEOUT, AnyVerifier, is_async, time_limit, verifier_names
 from .._work import TEXT_LIMIT, Work, described, first_cause, passes_through
+from ..definitions._verifiers import TIMEOUT, AnyVerifier, is_async, time_limit, verifier_names
 from ..kernel import ActorRef, Request
 from ._service import Service, answer
 from ._threads import ThreadPool

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from trajectories.notation import turn_of
 
 from loopwright.policy import Progress, Tracking
-from loopwright.policy._runs import Runs
-from loopwright.policy._signals import Assessment, Step, judge
+from loopwright.policy.progress._runs import Runs
+from loopwright.policy.progress._signals import Assessment, Step, judge
 from loopwright.protocol import TurnCommitted, calls_of
 
 TEXTS = (
@@ -80,7 +80,7 @@ def test_counting_only_near_a_limit_says_what_counting_each_turn_does(
     script = [text for texts, times in rounds for text in texts * times]
     sparing = Tracking(rule, {})
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("loopwright.policy._tracking.Runs", NoRuns)
+        patch.setattr("loopwright.policy.progress._tracking.Runs", NoRuns)
         thorough = Tracking(rule, {})
     for number, text in enumerate(script, 1):
         committed = turn_of(number, text)
@@ -97,7 +97,7 @@ def test_a_batch_made_over_and_over_is_not_counted_through(monkeypatch: pytest.M
         counted.append(steps[-1])
         return judge(steps, rule)
 
-    monkeypatch.setattr("loopwright.policy._tracking.judge", counting)
+    monkeypatch.setattr("loopwright.policy.progress._tracking.judge", counting)
     tracking = Tracking(Progress(max_repeats=10**9), {})
     for number in range(1, 60):
         committed = turn_of(number, "a() -> 1 ; b() -> 2")

@@ -13,7 +13,7 @@ from pydantic import BaseModel, BeforeValidator, Field, Json, computed_field
 
 from loopwright import Principal, ToolContext, tool
 from loopwright.actors import AnyTool
-from loopwright.actors._tool import InvalidArgumentsError
+from loopwright.actors.definitions._tool import InvalidArgumentsError
 from loopwright.protocol import AttemptId, CallId, InvocationId, JsonObject, JsonValue
 
 CONTEXT = ToolContext(

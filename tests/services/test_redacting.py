@@ -8,9 +8,9 @@ from typing import Any, cast, get_args
 
 import pytest
 
-from loopwright.actors._redacting import FAILED, redacted
-from loopwright.actors._redacting_logs import LOGGERS, RedactingFilter, redact_logs
 from loopwright.actors.machine._results import LATE_RESULT
+from loopwright.actors.tracing._redacting import FAILED, redacted
+from loopwright.actors.tracing._redacting_logs import LOGGERS, RedactingFilter, redact_logs
 from loopwright.policy import Place, Redact
 from loopwright.protocol import (
     Answer,

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from loopwright import Agent, Policy, tool
-from loopwright.actors._models import Endpoint
+from loopwright.actors.definitions._models import Endpoint
 from loopwright.actors.roles._requests import ENOUGH, Requests
 from loopwright.policy import Context
 from loopwright.protocol import (

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from loopwright import ConfigurationError, tool
-from loopwright.actors._tool import InvalidArgumentsError
+from loopwright.actors.definitions._tool import InvalidArgumentsError
 from loopwright.policy import Traits
 
 

@@ -12,8 +12,8 @@ from typing import Any, get_args
 import pytest
 
 from loopwright.actors import Instant, JsonLines, TraceEvent
-from loopwright.actors._events import LIST_LIMIT, EventName, Fact, heard, said
-from loopwright.actors._trace import Tracer
+from loopwright.actors.tracing._events import LIST_LIMIT, EventName, Fact, heard, said
+from loopwright.actors.tracing._trace import Tracer
 from loopwright.protocol import (
     Accepted,
     Allowance,

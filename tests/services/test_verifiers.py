@@ -10,7 +10,7 @@ from typing import Any, cast
 import pytest
 
 from loopwright import Claim, ConfigurationError, Verification, passed
-from loopwright.actors._verifiers import AnyVerifier, verifier_names
+from loopwright.actors.definitions._verifiers import AnyVerifier, verifier_names
 from loopwright.protocol import (
     EffectEntry,
     EffectKey,

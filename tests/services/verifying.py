@@ -9,7 +9,7 @@ from typing import Any, cast
 
 from loopwright import Claim, Principal, Verification, passed
 from loopwright.actors import Verifier
-from loopwright.actors._verifiers import AnyVerifier
+from loopwright.actors.definitions._verifiers import AnyVerifier
 from loopwright.actors.kernel import ActorRef, ActorSystem, Request
 from loopwright.protocol import (
     CallId,

@@ -29,7 +29,7 @@ from loopwright.protocol import (
     Verify,
 )
 
-from ._clock import Instant
+from .._clock import Instant
 from ._events import EventName, Fact, heard, said
 
 logger = logging.getLogger("loopwright.trace")

@@ -21,7 +21,7 @@ from loopwright.protocol import (
 from ._authorization import name_of
 
 if TYPE_CHECKING:
-    from ._policy import Policy
+    from .._policy import Policy
 
 
 def proposal_digest(

@@ -77,7 +77,7 @@ from loopwright.protocol import (
     Final as FinalAnswer,
 )
 
-from .machine._results import LATE_RESULT
+from ..machine._results import LATE_RESULT
 
 FAILED: Final = "[redaction failed]"
 """Stands for what a redactor could not redact."""

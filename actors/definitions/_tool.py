@@ -24,10 +24,10 @@ from loopwright.protocol import (
     digest,
 )
 
+from .._work import described
 from ._signature import adapter_of, explain, parameters_of, with_schema
 from ._tool_body import InvalidArgumentsError, ToolContext, ToolFailure
 from ._tool_options import ToolOptions, check_callable, storable
-from ._work import described
 
 __all__ = [
     "AnyTool",

@@ -1,0 +1,1 @@
+"""What a user declares: agents, tools, models, verifiers."""

@@ -1,0 +1,1 @@
+"""Limits: when they are reached, what is left, what children get, and stop conditions."""

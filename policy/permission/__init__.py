@@ -1,0 +1,1 @@
+"""Who may run what, and who answers for it."""

@@ -1,0 +1,1 @@
+"""Whether an invocation is getting anywhere."""

@@ -1,0 +1,1 @@
+"""What is tried again, how long is waited, and when something is left alone."""
