@@ -37,16 +37,14 @@ from loopwright.stores import MemoryStore, Store
 
 from ._adopting import Adopter
 from ._answering import Answering
-from ._children import is_over, with_child
 from ._clock import Clock, RealClock, sleep
 from ._engine import Engine
-from ._live import Live
 from ._names import new_invocation_id
+from ._outcomes import Outcomes
 from ._run import Run
 from ._said import check_limits, check_said, check_start
 from ._starting import Beginning
 from .definitions._agent import Agent, check_neighbours
-from .machine._outcomes import outcome_of
 from .tracing._redacting import Redacting
 from .tracing._trace import RunObserver
 
@@ -323,58 +321,7 @@ class Runtime(Answering):
         One that waits for what a child waits for shows the child's proposal or question; while
         its child is at work here, it is waited for too.
         """
-        identity = InvocationId(invocation_id)
-        seen: tuple[InvocationId, int] | None = None
-        while True:
-            outcome = await self._at_rest(identity)
-            waiting = await self._waiting_child(outcome)
-            if waiting is None:
-                return outcome
-            parent, child, live = waiting
-            told = parent.invocation_id, parent.state_version
-            if live is not None:
-                await asyncio.shield(live.done)
-            elif not is_over(child):
-                return with_child(outcome, child)
-            elif told == seen:
-                return outcome
-            else:
-                # It has ended since, and its parent is being told; or nobody tells it here.
-                seen = told
-            await self._entered.woken(parent.invocation_id)
-
-    async def _waiting_child(self, outcome: Outcome) -> tuple[Outcome, Outcome, Live | None] | None:
-        """Find the child down the tree because of which it waits, below whom, and if it is live."""
-        found: tuple[Outcome, Outcome, Live | None] | None = None
-        for child in outcome.waits_for:
-            live = self._entered.live.get(child)
-            if live is not None:
-                return outcome, outcome, live
-            try:
-                stood = await self._at_rest(child)
-            except InvocationStateError:
-                # Another worker is at work on it.
-                continue
-            deeper = await self._waiting_child(stood) or (outcome, stood, None)
-            if deeper[2] is not None:
-                return deeper
-            if found is None or is_over(found[1]):
-                found = deeper
-        return found
-
-    async def _at_rest(self, identity: InvocationId) -> Outcome:
-        live = self._entered.live.get(identity)
-        if live is not None:
-            return await asyncio.shield(live.done)
-        state = await self.state(identity)
-        reason = state.protocol.reason
-        if reason is None:
-            stranded = self._entered.stranded.get(identity)
-            if stranded is not None:
-                return stranded
-            msg = f"invocation {identity} is running, but not here; recover() it if its owner died"
-            raise InvocationStateError(msg)
-        return outcome_of(state, reason, state.protocol.cause)
+        return await Outcomes(self._entered).wait(InvocationId(invocation_id))
 
     def statistics(self) -> tuple[int, int]:
         """Count invocations in memory, and actors."""

@@ -101,3 +101,16 @@ def explain(error: ValidationError) -> str:
     ]
     shown = "; ".join(problems[:5])
     return bounded(shown if len(problems) <= 5 else f"{shown}; and {len(problems) - 5} more", 1_000)
+
+
+def not_of_one_argument(function: Callable[..., object]) -> str | None:
+    """Say why something cannot be called with one argument, if it says so itself."""
+    try:
+        signature = inspect.signature(function)
+    except (TypeError, ValueError):
+        return None  # a builtin, which says nothing of itself
+    try:
+        signature.bind(None)
+    except TypeError as error:
+        return str(error)
+    return None

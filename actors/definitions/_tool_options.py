@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -16,6 +15,8 @@ from loopwright.protocol import (
     bounded,
     check_json,
 )
+
+from ._signature import not_of_one_argument
 
 _NAME: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
@@ -137,12 +138,9 @@ def check_callable(given: object, tool_name: str, what: str) -> None:
     if not callable(given):
         msg = f"tool {tool_name!r} has {shown} as {what}; give a function of one argument"
         raise ConfigurationError(msg)
-    try:
-        signature = inspect.signature(given)
-    except (TypeError, ValueError):
-        return  # a builtin, which says nothing of itself
-    try:
-        signature.bind(None)
-    except TypeError as error:
-        msg = f"tool {tool_name!r} has {shown} as {what}, which does not take one argument: {error}"
-        raise ConfigurationError(msg) from None
+    problem = not_of_one_argument(given)
+    if problem is not None:
+        msg = (
+            f"tool {tool_name!r} has {shown} as {what}, which does not take one argument: {problem}"
+        )
+        raise ConfigurationError(msg)

@@ -10,6 +10,8 @@ from typing import Any, Final, TypeAlias, cast
 
 from loopwright.protocol import Claim, ConfigurationError, Verification, bounded
 
+from ._signature import not_of_one_argument
+
 AnyVerifier: TypeAlias = Callable[[Claim], Verification | Awaitable[Verification]]
 """Looks at a claim and returns `passed()` or `failed(reason)`; must change nothing.
 
@@ -73,12 +75,7 @@ def _check(verifier: object) -> None:
     if not callable(verifier) or inspect.isclass(verifier):
         msg = f"{shown} is no verifier; give a function of the claim, or an object that is called"
         raise ConfigurationError(msg)
-    try:
-        signature = inspect.signature(verifier)
-    except (TypeError, ValueError):
-        return  # a builtin, which says nothing of itself
-    try:
-        signature.bind(None)
-    except TypeError as error:
-        msg = f"verifier {shown} does not take one argument, the claim: {error}"
-        raise ConfigurationError(msg) from None
+    problem = not_of_one_argument(verifier)
+    if problem is not None:
+        msg = f"verifier {shown} does not take one argument, the claim: {problem}"
+        raise ConfigurationError(msg)
