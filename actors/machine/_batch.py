@@ -233,8 +233,9 @@ class Batch:
                 self.unknown[index] = result
                 return
         elif result.status is _OUTCOME_UNKNOWN:
-            # It was looked after just now: asking again would tell nothing else.
-            self._asked.add(attempt)
+            if result.child is not None:
+                # It waits: asking again would tell nothing else.
+                self._asked.add(attempt)
             self._lose(index, result)
             return
         self.settle(index, result)

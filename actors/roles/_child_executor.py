@@ -10,6 +10,7 @@ from loopwright.protocol import (
     AttemptId,
     ChildRested,
     ChildStand,
+    ConfigurationError,
     Ending,
     ErrorCategory,
     Execute,
@@ -17,8 +18,8 @@ from loopwright.protocol import (
     Input,
     Interrupt,
     InvocationId,
+    InvocationStateError,
     Lease,
-    LoopwrightError,
     NotDispatched,
     Outcome,
     Reason,
@@ -142,10 +143,9 @@ class ChildExecutor(Service[Execute | Interrupt | Reconcile]):
         if isinstance(order, Execute):
             try:
                 call.child = await self._family.start(self._tool, order)
-            except LoopwrightError as error:
-                if await self._family.find(agent, str(order.effect_key)) is None:
-                    return ChildRested(order.turn, order.attempt_id, _never(order, error))
-                raise
+            except (ConfigurationError, InvocationStateError) as error:
+                # Refused before anything was stored; any other failure leaves that open.
+                return ChildRested(order.turn, order.attempt_id, _never(order, error))
         else:
             call.child = await self._family.find(agent, str(order.effect_key))
         if call.child is None:

@@ -61,6 +61,18 @@ def test_a_child_that_never_began_costs_nothing() -> None:
     assert (run.turns[0].tool_calls, run.machine.folded.spent.tool_calls) == (0, 0)
 
 
+def test_a_start_in_doubt_is_looked_into_once() -> None:
+    """The store failed while it was started: it is there, or it is not and is started again."""
+    run = hired().lost("hire")
+    assert run.state is RunState.RECONCILE
+    run.found("hire", not_applied())
+    assert run.executed() == ["hire#1", "hire#2"]
+
+    run = hired().lost("hire").child_rested("hire", None)
+    assert run.reason is Reason.RECONCILIATION_REQUIRED
+    assert len(run.all(Reconcile)) == 1
+
+
 # ---------------------------------------------------------------- a child that waits
 def test_its_parent_waits_with_it_for_the_same_reason() -> None:
     """What stands in the head is the child, by which the runtime finds its parent again."""
