@@ -10,6 +10,7 @@ from ._clock import RealClock as RealClock
 from ._clock import Timer as Timer
 from ._inbox import Waiting as Waiting
 from ._inbox import inbox as inbox
+from ._inbox import waiting_of as waiting_of
 from ._run import Run as Run
 from ._runtime import Recovery as Recovery
 from ._runtime import Runtime as Runtime

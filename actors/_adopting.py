@@ -6,6 +6,7 @@ import contextvars
 import logging
 from contextlib import suppress
 from dataclasses import dataclass
+from math import inf
 
 from loopwright.protocol import (
     NOBODY,
@@ -22,6 +23,7 @@ from loopwright.protocol import (
     Reason,
     Recover,
     StoreError,
+    Summary,
     Wake,
 )
 from loopwright.stores import all_invocations
@@ -53,6 +55,8 @@ class Adopter:
     def __init__(self, engine: Engine, max_live: int) -> None:
         self._engine = engine
         self._max_live = max_live
+        self._expiries: dict[InvocationId, tuple[float, float]] = {}
+        """When proposals that wait expire, each as of a change of its head."""
 
     async def run(self) -> None:
         """Look again and again, as often as a worker may die unnoticed."""
@@ -88,22 +92,29 @@ class Adopter:
 
     async def _wake(self) -> None:
         """Wake those whose child has ended, or whose proposal has expired, and nobody told them."""
-        engine = self._engine
-        now = engine.clock.now().wall
+        engine, seen = self._engine, dict[InvocationId, tuple[float, float]]()
         for name in engine.names:
-            expires = engine.agent(name).policy.approval_expires
-            found = await all_invocations(engine.store, status="suspended", agent=name)
-            for summary in found:
+            for summary in await all_invocations(engine.store, status="suspended", agent=name):
                 identity, head = summary.invocation_id, summary.head
                 if head.detail.startswith(WAITS_FOR_CHILD):
                     child = InvocationId(head.detail.removeprefix(WAITS_FOR_CHILD))
                     await self._tell(identity, Wake(child), child)
-                elif (
-                    head.reason is Reason.APPROVAL_REQUIRED
-                    and expires is not None
-                    and now >= head.at + expires
-                ):
-                    await self._tell(identity, Expire(NOBODY))
+                elif head.reason is Reason.APPROVAL_REQUIRED and engine.expiring:
+                    seen[identity] = head.at, await self._expires_at(summary)
+                    if engine.clock.now().wall >= seen[identity][1]:
+                        await self._tell(identity, Expire(NOBODY))
+        self._expiries = seen
+
+    async def _expires_at(self, summary: Summary) -> float:
+        """Say when its proposal expires, as its journal says; it is read once for each change."""
+        known = self._expiries.get(summary.invocation_id)
+        if known is not None and known[0] == summary.head.at:
+            return known[1]
+        try:
+            proposal = (await self._engine.state(summary.invocation_id)).proposal()
+        except (InvocationNotFoundError, JournalCorruptError):
+            return inf
+        return inf if proposal is None or proposal.expires_at is None else proposal.expires_at
 
     async def _tell(
         self, identity: InvocationId, message: Input, after: InvocationId | None = None

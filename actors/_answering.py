@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 
 from loopwright.policy import refused_approver
 from loopwright.protocol import (
     AlreadyDecidedError,
+    AnswerApproval,
     ApprovalProposal,
     ApproverRefusedError,
+    Ask,
     BrokenCall,
     CallId,
     Decision,
     Faulty,
     InvocationId,
     JsonObject,
+    ProposalDigest,
     ProtocolState,
     RemoteProtocolError,
     UnknownProposalError,
@@ -27,6 +30,7 @@ from loopwright.protocol import (
 
 from ._looking import Looking
 from ._people import People
+from ._said import check_said
 from .definitions._agent import Agent
 from .roles._judge import Judge
 from .tracing._redacting import Redacting
@@ -72,20 +76,49 @@ class Answering(People, Looking):
             raise RemoteProtocolError("decision", verdict.problem)
         return parsed
 
-    async def _check_approver(
-        self, invocation_id: str, by: str, calls: Collection[CallId] | None
-    ) -> None:
+    async def _check_approver(self, invocation_id: str, message: AnswerApproval) -> None:
         if not self._names_approvers:
             return
         state = await self.state(invocation_id)
-        p, proposal = state.protocol, state.proposal()
-        if proposal is None:
+        proposal = state.proposal()
+        # Another digest is another one's proposal: whoever is told refuses it.
+        if proposal is not None and proposal.digest == message.digest:
+            self._refuse_approver(state.protocol, proposal, message)
+
+    async def _check_answers(
+        self, invocation_id: str, digest: str, answers: Mapping[CallId, bool], by: str
+    ) -> None:
+        message = AnswerApproval(ProposalDigest(digest), True, by)
+        check_said(message)
+        holder = await self._holder(invocation_id, digest)
+        if holder is None:
+            return  # whoever is told first says what is wrong
+        p, proposal = holder
+        asked = {ask.call_id for ask in proposal.asks}
+        for call_id in answers:
+            where = f"invocation {p.started.invocation_id}: call {bounded(call_id)!r}"
+            if call_id not in asked:
+                raise UnknownProposalError(f"{where} is not waiting for an approval")
+            if call_id in proposal.answered:
+                raise AlreadyDecidedError(f"{where} was answered before; the first answer stands")
+        yeses = tuple([call_id for call_id, approved in answers.items() if approved])
+        self._refuse_approver(p, proposal, message._replace(calls=yeses))
+
+    def _refuse_approver(
+        self, p: ProtocolState, proposal: ApprovalProposal, message: AnswerApproval
+    ) -> None:
+        """Check who approves against what would run: the edited call where there is an edit."""
+        agent, asks = self._agent(p.agent), list[Ask]()
+        if agent.policy.may_approve is None:
             return
-        policy = self._agent(p.agent).policy
-        asks = [ask for ask in proposal.asks if calls is None or ask.call_id in calls]
-        problem = refused_approver(policy, by, asks, p.started.principal)
+        for ask in proposal.asks:
+            waits = ask.call_id not in proposal.answered
+            if waits if message.calls is None else ask.call_id in message.calls:
+                edit = message.edits.get(ask.call_id)
+                asks.append(ask if edit is None else _edited(agent, p, ask, edit))
+        problem = refused_approver(agent.policy, message.by, asks, p.started.principal)
         if problem is not None:
-            raise ApproverRefusedError(f"invocation {invocation_id}: {problem}")
+            raise ApproverRefusedError(f"invocation {p.started.invocation_id}: {problem}")
 
     async def _check_edits(
         self, invocation_id: str, digest: str, edits: Mapping[str, JsonObject]
@@ -95,7 +128,7 @@ class Answering(People, Looking):
             msg = f"invocation {invocation_id}: no proposal waits under this digest"
             raise UnknownProposalError(msg)
         p, proposal = holder
-        judge = Judge(self._agent(p.agent))
+        agent = self._agent(p.agent)
         asks = {ask.call_id: ask for ask in proposal.asks}
         checked: dict[CallId, JsonObject] = {}
         for name, arguments in edits.items():
@@ -105,10 +138,7 @@ class Answering(People, Looking):
                 raise UnknownProposalError(msg)
             redacting = self._redacting
             given = arguments if redacting is None else redacting.edit(name, arguments)
-            call = parse_call(ask.call_id, ask.tool_name, given)
-            if isinstance(call, BrokenCall):
-                raise RemoteProtocolError(f"edits.{bounded(name)}", call.problem)
-            checked[ask.call_id] = judge.check_edit(p.started, p.turn + 1, call)
+            checked[ask.call_id] = _edited(agent, p, ask, given).arguments
         return checked
 
     async def _holder(
@@ -135,3 +165,11 @@ class Answering(People, Looking):
             where = f"invocation {invocation_id}: the effect of call {bounded(call_id)!r}"
             msg = f"{where} is {meant[0].status}; there is nothing to settle"
             raise AlreadyDecidedError(msg)
+
+
+def _edited(agent: Agent, p: ProtocolState, ask: Ask, arguments: JsonObject) -> Ask:
+    """Check edited arguments; return the call as it will run, and why a human is asked about it."""
+    call = parse_call(ask.call_id, ask.tool_name, arguments)
+    if isinstance(call, BrokenCall):
+        raise RemoteProtocolError(f"edits.{bounded(ask.call_id)}", call.problem)
+    return Judge(agent).check_edit(p.started, p.turn + 1, call, ask.reason)

@@ -188,7 +188,9 @@ def with_child(outcome: Outcome, child: Outcome) -> Outcome:
     That may be something else by now than when it was told. A write of its own that only a person
     can settle goes before.
     """
-    unknown = [e for e in outcome.unresolved_effects if e.status == "outcome_unknown"]
-    present = sum(effect.turn > len(outcome.history) for effect in unknown)
-    reason = child.reason if present <= len(outcome.waits_for) else outcome.reason
+    own = any(
+        effect.status == "outcome_unknown" and effect.turn > len(outcome.history)
+        for effect in outcome.unresolved_effects
+    )
+    reason = outcome.reason if own else child.reason
     return replace(outcome, reason=reason, proposal=child.proposal, question=child.question)

@@ -192,6 +192,11 @@ class Engine:
 
     # ------------------------------------------------------------ invocations in memory
     @property
+    def expiring(self) -> bool:
+        """Whether proposals of any of these agents expire."""
+        return any(agent.policy.approval_expires is not None for agent in self._agents.values())
+
+    @property
     def names(self) -> tuple[str, ...]:
         """Whose invocations can go on here."""
         return tuple(self._agents)
@@ -254,7 +259,10 @@ class Engine:
         """Start who judges progress, and say what the last turn has called for."""
         agent = live.agent
         traits = {name: tool.traits for name, tool in agent.tools.items()}
-        tracking = Tracking.rebuilt(agent.policy.progress, traits, state.business.turns)
+        handoffs = state.protocol.handoffs
+        # Whoever takes over has repeated nothing yet.
+        own = state.business.turns[handoffs[-1].turn if handoffs else 0 :]
+        tracking = Tracking.rebuilt(agent.policy.progress, traits, own)
         live.tracker = self.system.start(ProgressTracker, tracking)
         return tracking.pending
 
@@ -381,7 +389,11 @@ class Engine:
         """Have a parent look after a child that is over, should it sleep because of it."""
         if self.children.follows(child):
             return
-        task = self.system.spawn(self.children.wake_parent(child, parent), name="wake")
+        try:
+            task = self.system.spawn(self.children.wake_parent(child, parent), name="wake")
+        except SystemClosedError:
+            # Another runtime looks after what sleeps.
+            return
         self._waking[parent] = task
         task.add_done_callback(lambda done: self._woken(parent, done))
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from types import MappingProxyType
 from typing import Final
@@ -11,6 +11,7 @@ from typing import Final
 from loopwright.protocol import (
     NOBODY,
     RECONCILER,
+    AlreadyDecidedError,
     Answer,
     AnswerApproval,
     ApprovalExpiredError,
@@ -76,10 +77,14 @@ class People(ABC):
         """Parse and judge what a person decides."""
 
     @abstractmethod
-    async def _check_approver(
-        self, invocation_id: str, by: str, calls: Collection[CallId] | None
+    async def _check_approver(self, invocation_id: str, message: AnswerApproval) -> None:
+        """Refuse an approver whom policy does not let approve what would run, edits included."""
+
+    @abstractmethod
+    async def _check_answers(
+        self, invocation_id: str, digest: str, answers: Mapping[CallId, bool], by: str
     ) -> None:
-        """Refuse an approver whom policy does not let approve."""
+        """Refuse answers of which one would be refused, before any of them is told."""
 
     @abstractmethod
     async def _cancel_elsewhere(self, note: CancelNote) -> Outcome | None:
@@ -112,6 +117,7 @@ class People(ABC):
                 none; it still waits.
             UnknownProposalError: If nothing waits for an answer under this digest and call.
             AlreadyDecidedError: If it was answered before; the first answer stands.
+            ApproverRefusedError: If policy does not let them approve what would run.
             LeaseHeldError: If another live worker is at work on it.
         """
         checked = _NO_EDITS
@@ -144,10 +150,17 @@ class People(ABC):
     ) -> Run:
         """Answer call by call, as with a form a human has filled in.
 
-        Only `True` is a yes and only `False` is a no: nothing else is read as either.
+        Only `True` is a yes and only `False` is a no: nothing else is read as either. If one of
+        the answers is refused, none of them counts. All are checked first, then the noes become
+        durable, then the yeses. After a crash in between the noes stand, and the other calls
+        still wait for an answer.
 
         Raises:
             RemoteProtocolError: If an answer is neither, or there is none at all.
+            UnknownProposalError: If nothing waits for an answer under this digest, or one call.
+            AlreadyDecidedError: If a call was answered before; the first answer stands.
+            ApproverRefusedError: If policy does not let them approve one of the yeses.
+            LeaseHeldError: If another live worker is at work on it.
         """
         if not answers:
             raise RemoteProtocolError("answers", "must answer for at least one call")
@@ -155,6 +168,8 @@ class People(ABC):
             if said is not True and said is not False:
                 problem = f"must be true or false, not {said!r}"
                 raise RemoteProtocolError(f"answers.{bounded(call)}", problem)
+        named = {call: answers[call] for call in chosen(answers) or ()}
+        await self._check_answers(invocation_id, digest, named, by)
         for approved in (False, True):
             calls = [call for call, said in answers.items() if said is approved]
             if calls:
@@ -177,6 +192,7 @@ class People(ABC):
                 where, problem = f"edits.{bounded(call_id)}", "edits a call that is not approved"
                 raise RemoteProtocolError(where, problem)
         message = AnswerApproval(ProposalDigest(digest), approved, by, meant, reason, edits)
+        check_said(message)
         try:
             return await self._say_in_tree(invocation_id, message)
         except ApprovalExpiredError:
@@ -214,7 +230,7 @@ class People(ABC):
     async def _say_in_tree(self, invocation_id: str, message: Input) -> Run:
         """Say something to an invocation; or to the child because of which it waits."""
         if isinstance(message, AnswerApproval) and message.approved:
-            await self._check_approver(invocation_id, message.by, message.calls)
+            await self._check_approver(invocation_id, message)
         try:
             return await self._say(invocation_id, message)
         except InvocationStateError as error:
@@ -262,7 +278,12 @@ class People(ABC):
         if by in (RECONCILER, LATE_RESULT):
             msg = f"nobody is called {by!r}: that name is the runtime's; say who knows with by="
             raise ConfigurationError(msg)
-        await self._check_undelivered(invocation_id, call_id, turn)
+        try:
+            await self._check_undelivered(invocation_id, call_id, turn)
+        except AlreadyDecidedError:
+            # It may be the call of a child that is meant, under the same id.
+            if not await self._waiting_children(invocation_id):
+                raise
         return await self._say_in_tree(invocation_id, message)
 
     async def cancel(

@@ -272,6 +272,7 @@ class Runtime(Answering):
             invocation_id: Which invocation.
             grant: Limits to add to those in force; a deadline replaces the old one. Every limit
                 of it counts, its default of 20 steps too: ``max_steps=0`` grants the others alone.
+                Its `max_handoffs`, `reserve_steps` and `soft_ratio` do not: they stay as they are.
             by: Who lets it go on.
 
         Raises:
@@ -291,7 +292,7 @@ class Runtime(Answering):
             elif head.status == "suspended":
                 msg = f"invocation {identity} is suspended: {head.reason}; {_advice(head.reason)}"
                 raise InvocationStateError(msg)
-            elif head.reason is not None and head.reason.resumable:
+            elif head.reason is not None and (head.reason.resumable or grant is not None):
                 await self._say(identity, Grant(grant, by))
         return await self.outcome(identity)
 

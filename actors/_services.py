@@ -14,6 +14,7 @@ from .definitions._agent import Agent
 from .definitions._child_tool import ChildTool
 from .definitions._tool import AnyTool
 from .kernel import ActorRef, ActorSystem, ChildSpec
+from .machine._stopping import UNWIND_GRACE
 from .machine._terms import Terms
 from .roles._breakers import Breakers
 from .roles._child_executor import ChildExecutor, Family
@@ -62,7 +63,7 @@ class Services:
         self._relay: ActorRef[Relay] | None = None
         self.routes: dict[str, Routes] = {}
         """Where the messages of an agent's invocations go."""
-        self.terms = {name: _terms(agent) for name, agent in agents.items()}
+        self.terms = {name: _terms(agent, agents) for name, agent in agents.items()}
         """What a machine has to know of each agent."""
 
     def start(self, late: Callable[[Execute, JsonValue], None], family: Family) -> None:
@@ -74,6 +75,7 @@ class Services:
         """
         system, clock = self._system, self._clock
         committer = system.start(Committer, self._store, clock, self.deliver, spec=_SERVICE)
+        children = system.start(ChildExecutor, None, family, self._tenure.holds, spec=_SERVICE)
         for agent in self._agents.values():
             self.routes[agent.name] = Routes(
                 system.start(Decider, agent, clock, self._breakers, spec=_SERVICE),
@@ -85,6 +87,7 @@ class Services:
                 },
                 system.start(Verifier, agent.verifiers, clock, spec=_SERVICE),
                 system.start(Summarizer, agent, clock, spec=_SERVICE),
+                children,
             )
         deliveries = Deliveries(
             system,
@@ -131,9 +134,29 @@ class Services:
         return self._executors[id(tool)]
 
 
-def _terms(agent: Agent) -> Terms:
+def _terms(agent: Agent, agents: Mapping[str, Agent]) -> Terms:
     children = {
         name: tool.limits for name, tool in agent.tools.items() if isinstance(tool, ChildTool)
     }
-    models = frozenset(endpoint.name for endpoint in agent.endpoints)
-    return Terms(agent.policy, models, agent.verifier_names, agent.escape, children)
+    return Terms(
+        agent.policy,
+        frozenset(endpoint.name for endpoint in agent.endpoints),
+        agent.verifier_names,
+        agent.escape,
+        children,
+        _children_grace(agent, agents, frozenset({agent.name})),
+    )
+
+
+def _children_grace(agent: Agent, agents: Mapping[str, Agent], above: frozenset[str]) -> float:
+    """Seconds the children of an agent may take to end, and theirs before them."""
+    grace = 0.0
+    for tool in agent.tools.values():
+        child = agents.get(tool.child or "")
+        if child is None:
+            continue
+        below = 0.0
+        if child.name not in above:
+            below = _children_grace(child, agents, above | {child.name})
+        grace = max(grace, max(child.policy.cancel_grace, below) + UNWIND_GRACE)
+    return grace

@@ -67,7 +67,7 @@ class Starter:
         """
         engine, key = self._engine, beginning.key
         agent = engine.agent(beginning.agent)
-        prices = _prices(engine, agent, beginning.budget)
+        prices = _prices(engine, agent, limited=beginning.budget.max_cost is not None)
         started = InvocationStarted(
             self._new_id(),
             agent.name,
@@ -105,14 +105,23 @@ class Starter:
         return started.invocation_id
 
 
-def _prices(engine: Engine, agent: Agent, budget: Budget) -> tuple[Price, ...]:
+def _prices(
+    engine: Engine, agent: Agent, *, limited: bool, above: tuple[str, ...] = ()
+) -> tuple[Price, ...]:
     """Collect what may be charged: the prices of the agent, and of all it may be handed to.
 
+    Args:
+        engine: Where the agents are.
+        agent: Whose invocation it is.
+        limited: Whether cost is limited.
+        above: Agents whose children have been looked at.
+
     Raises:
-        ConfigurationError: If cost is limited, and one of their models has no price.
+        ConfigurationError: If cost is limited, and one of their models, or of their children's,
+            has no price.
     """
     found: dict[str, Price] = {}
-    names, todo = set[str](), [agent.name]
+    names, children, todo = set[str](), set[str](), [agent.name]
     while todo:
         name = todo.pop()
         if name in names:
@@ -122,8 +131,11 @@ def _prices(engine: Engine, agent: Agent, budget: Budget) -> tuple[Price, ...]:
         for price in one.prices:
             found.setdefault(price.model, price)
         todo += [other for other in (*one.handoffs, one.escape) if other is not None]
+        children |= {tool.child for tool in one.tools.values() if tool.child is not None}
     prices = tuple(found.values())
-    if budget.max_cost is not None:
+    if limited:
+        for child in sorted(children.difference(above)):
+            _prices(engine, engine.agent(child), limited=True, above=(*above, *children))
         models = [e.name for name in sorted(names) for e in engine.agent(name).endpoints]
         missing = missing_prices(models, prices)
         if missing:

@@ -112,13 +112,16 @@ class SyncRuntime:
         by: str,
         calls: Iterable[str] | None = None,
         edits: Mapping[str, JsonObject] | None = None,
-    ) -> None:
+    ) -> str:
         """Say yes to a proposal, or to some of its calls, also with other arguments."""
 
-        async def approve() -> None:
-            await self._runtime.approve(invocation_id, digest, by=by, calls=calls, edits=edits)
+        async def approve() -> str:
+            run = await self._runtime.approve(
+                invocation_id, digest, by=by, calls=calls, edits=edits
+            )
+            return run.id
 
-        self._door.call(approve)
+        return self._door.call(approve)
 
     def deny(
         self,
@@ -128,13 +131,14 @@ class SyncRuntime:
         by: str,
         reason: str = "",
         calls: Iterable[str] | None = None,
-    ) -> None:
+    ) -> str:
         """Say no to a proposal, or to some of its calls."""
 
-        async def deny() -> None:
-            await self._runtime.deny(invocation_id, digest, by=by, reason=reason, calls=calls)
+        async def deny() -> str:
+            run = await self._runtime.deny(invocation_id, digest, by=by, reason=reason, calls=calls)
+            return run.id
 
-        self._door.call(deny)
+        return self._door.call(deny)
 
     def answer_approval(
         self,
@@ -144,31 +148,34 @@ class SyncRuntime:
         *,
         by: str,
         reason: str = "",
-    ) -> None:
+    ) -> str:
         """Answer call by call."""
 
-        async def answer() -> None:
-            await self._runtime.answer_approval(
+        async def answer() -> str:
+            run = await self._runtime.answer_approval(
                 invocation_id, digest, answers, by=by, reason=reason
             )
+            return run.id
 
-        self._door.call(answer)
+        return self._door.call(answer)
 
-    def answer(self, invocation_id: str, text: str, *, by: str) -> None:
+    def answer(self, invocation_id: str, text: str, *, by: str) -> str:
         """Answer the model's question."""
 
-        async def answer() -> None:
-            await self._runtime.answer(invocation_id, text, by=by)
+        async def answer() -> str:
+            run = await self._runtime.answer(invocation_id, text, by=by)
+            return run.id
 
-        self._door.call(answer)
+        return self._door.call(answer)
 
-    def decide(self, invocation_id: str, decision: object, *, by: str) -> None:
+    def decide(self, invocation_id: str, decision: object, *, by: str) -> str:
         """Take one step in the model's place; see `Runtime.decide`."""
 
-        async def decide() -> None:
-            await self._runtime.decide(invocation_id, decision, by=by)
+        async def decide() -> str:
+            run = await self._runtime.decide(invocation_id, decision, by=by)
+            return run.id
 
-        self._door.call(decide)
+        return self._door.call(decide)
 
     def inbox(self, *, agent: str | None = None, limit: int = 100) -> tuple[Waiting, ...]:
         """List what waits for a person, newest invocations first."""
@@ -186,13 +193,14 @@ class SyncRuntime:
         *,
         by: str,
         turn: int | None = None,
-    ) -> None:
+    ) -> str:
         """Say what became of a write whose outcome is unknown."""
 
-        async def settle() -> None:
-            await self._runtime.settle(invocation_id, call_id, found, by=by, turn=turn)
+        async def settle() -> str:
+            run = await self._runtime.settle(invocation_id, call_id, found, by=by, turn=turn)
+            return run.id
 
-        self._door.call(settle)
+        return self._door.call(settle)
 
     def cancel(
         self, invocation_id: str, reason: str = "", *, by: str = "caller", hard: bool = False

@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable
 from dataclasses import replace
 from decimal import Decimal
 from typing import Annotated
@@ -14,31 +13,22 @@ from typing import Annotated
 import typer
 from rich.text import Text
 
-from loopwright.actors import Run
 from loopwright.protocol import (
-    ApprovalDecided,
-    ApprovalProposal,
-    Ask,
     Budget,
     ConfigurationError,
-    Ending,
-    InvocationId,
     JsonObject,
-    Outcome,
     Principal,
-    Record,
     bounded,
-    decode_record,
     parse_json,
-    state_of,
 )
-from loopwright.stores import Store
 
 from . import _panels, _plain, _views
-from ._approving import approving
-from ._session import Session, find_digest, find_invocation
-from ._shared import OK, UNSUCCESSFUL
-from ._watch import Lines, follow
+from ._approving import approved_asks, approving
+from ._digests import find_digest
+from ._resting import rested, said, shown
+from ._session import Session, find_invocation
+from ._shared import OK
+from ._tree import tree_of
 
 Id = Annotated[
     str,
@@ -116,11 +106,11 @@ async def run(
         )
         session.out.say(_views.heading(agent, begun.id))
         try:
-            return await shown(session, begun, begun.outcome(), 0, watch=watch)
+            return await shown(session, runtime, begun, begun.outcome(), 0, watch=watch)
         except asyncio.CancelledError:
             begun.cancel("interrupted at the terminal", by="cli")
             outcome = await asyncio.shield(begun.outcome())
-            session.out.show(_plain.of_outcome(outcome), _views.outcome(session, outcome))
+            await asyncio.shield(rested(session, runtime, outcome))
             raise
 
 
@@ -144,25 +134,29 @@ async def approve(
 ) -> int:
     """Say yes to exactly what a proposal shows, or to your own arguments; it goes on here."""
     edits = _edits(edit or [])
+    if not by.strip():
+        # The runtime would say the same, but only once everything has been shown.
+        raise ConfigurationError("an approval needs a name: --by says who decides, and is blank")
     async with session.store() as store:
         identity = await find_invocation(store, invocation)
-        state = state_of(await store.load(identity))
+        tree = await tree_of(store, identity)
         agents = session.load_agents()
-    exact, seen = find_digest(state, digest), state.protocol.seq
-    meant = approving(state, exact, agents, call, edits)
+    exact, seen = find_digest(session, tree, digest), tree.root.state.protocol.seq
+    meant = approving(tree, exact, agents, call, edits)
     if meant is not None:
         session.out.say(_panels.to_approve(by, meant))
         # Nothing is open while somebody thinks.
         if not yes and session.out.answers:
             typer.confirm("Let it run?", abort=True)
     async with session.runtime_of(agents) as runtime:
-        going = await runtime.approve(identity, exact, by=by, calls=call, edits=edits)
-        asks = await _approved(runtime.store, going.id, state.proposal(), seen)
+        saying = runtime.approve(identity, exact, by=by, calls=call, edits=edits)
+        going = await said(session, runtime, identity, saying, seen, watch=watch)
+        asks = () if meant is None else await approved_asks(runtime.store, meant)
         if edits:
             # With the defaults that come with them.
             session.out.say(_panels.approved(by, asks, edits))
         more: JsonObject = {"approved": _plain.of_approved(meant, asks)}
-        return await shown(session, going, going.outcome(), seen, watch=watch, more=more)
+        return await shown(session, runtime, going, going.outcome(), seen, watch=watch, more=more)
 
 
 async def deny(
@@ -177,10 +171,11 @@ async def deny(
     """Say no to a proposal; it goes on here, and its model is told."""
     async with session.runtime() as runtime:
         identity = await find_invocation(runtime.store, invocation)
-        state = await runtime.state(identity)
-        exact = find_digest(state, digest)
-        going = await runtime.deny(identity, exact, by=by, reason=reason, calls=call)
-        return await shown(session, going, going.outcome(), state.protocol.seq, watch=watch)
+        tree = await tree_of(runtime.store, identity)
+        exact, seen = find_digest(session, tree, digest), tree.root.state.protocol.seq
+        saying = runtime.deny(identity, exact, by=by, reason=reason, calls=call)
+        going = await said(session, runtime, identity, saying, seen, watch=watch)
+        return await shown(session, runtime, going, going.outcome(), seen, watch=watch)
 
 
 async def answer(
@@ -194,8 +189,9 @@ async def answer(
     async with session.runtime() as runtime:
         identity = await find_invocation(runtime.store, invocation)
         seen = (await runtime.state(identity)).protocol.seq
-        going = await runtime.answer(identity, text, by=by)
-        return await shown(session, going, going.outcome(), seen, watch=watch)
+        saying = runtime.answer(identity, text, by=by)
+        going = await said(session, runtime, identity, saying, seen, watch=watch)
+        return await shown(session, runtime, going, going.outcome(), seen, watch=watch)
 
 
 async def cancel(
@@ -211,7 +207,7 @@ async def cancel(
         if summary.owner_alive:
             session.out.say(Text(f"its worker {summary.owner} is told, and waited for", "dim"))
         outcome = await runtime.cancel(identity, reason, by=by)
-        session.out.show(_plain.of_outcome(outcome), _views.outcome(session, outcome))
+        await rested(session, runtime, outcome)
     return OK
 
 
@@ -242,59 +238,35 @@ async def resume(
         identity = await find_invocation(runtime.store, invocation)
         seen = (await runtime.state(identity)).protocol.seq
         resting = runtime.resume(identity, grant=grant, by=by)
-        return await shown(session, runtime.get(identity), resting, seen, watch=watch)
+        going = runtime.get(identity)
+        return await shown(session, runtime, going, resting, seen, watch=watch)
 
 
 async def recover(session: Session, watch: Watch = None) -> int:
-    """Take over every running invocation whose worker is gone."""
+    """Take over every running invocation whose worker is gone; wake those that wait for nothing."""
     async with session.runtime() as runtime:
-        left = await runtime.invocations(status="running")
-        seen = {summary.invocation_id: summary.seq for summary in left}
-        codes = [
-            await shown(session, run, run.outcome(), seen.get(run.id, 0), watch=watch, heading=True)
-            for run in (await runtime.recover()).runs
+        before = {summary.invocation_id: summary for summary in await runtime.invocations()}
+        taken = (await runtime.recover()).runs
+        # A child has ended, or a proposal has expired, and nobody was there to tell them.
+        woken = [
+            runtime.get(summary.invocation_id)
+            for summary in await runtime.invocations()
+            if (known := before.get(summary.invocation_id)) is not None
+            and known.head.status == "suspended"
+            and summary.seq > known.seq
         ]
+        codes = list[int]()
+        for heading, runs in (("recovered", taken), ("woken", woken)):
+            for run in runs:
+                seen = before[run.id].seq if run.id in before else 0
+                codes.append(
+                    await shown(
+                        *(session, runtime, run, run.outcome(), seen), watch=watch, heading=heading
+                    )
+                )
         alive = await runtime.invocations(status="running")
-        session.out.say(_views.recovered(len(codes), alive))
+        session.out.say(_views.recovered(len(taken), len(woken), alive))
     return max(codes, default=OK)
-
-
-async def shown(
-    session: Session,
-    run: Run,
-    resting: Awaitable[Outcome],
-    seen: int,
-    *,
-    watch: bool | None,
-    heading: bool = False,
-    more: JsonObject | None = None,
-) -> int:
-    """Show an invocation while it goes on, then how it came to rest; return the exit code.
-
-    Args:
-        session: Whose output.
-        run: Which invocation.
-        resting: Its outcome.
-        seen: The seq behind which records are shown.
-        watch: Whether they are; by default for people only.
-        heading: Whether its id goes before everything.
-        more: What goes with the outcome, for machines.
-    """
-    out, lines = session.out, Lines()
-    watching = not out.as_json if watch is None else watch
-
-    def show(record: Record) -> None:
-        if watching:
-            out.emit({"record": _plain.of_record(record)})
-            for line in lines.of(record):
-                out.say(line)
-
-    if heading:
-        out.say(_views.heading("recovered", run.id))
-    outcome = await follow(run, resting, seen, show)
-    out.show({**_plain.of_outcome(outcome), **(more or {})}, _views.outcome(session, outcome))
-    unsuccessful = outcome.reason.outcome in (Ending.FAILED, Ending.CANCELLED)
-    return UNSUCCESSFUL if unsuccessful else OK
 
 
 def _edits(given: list[str]) -> dict[str, JsonObject]:
@@ -318,19 +290,3 @@ def _edits(given: list[str]) -> dict[str, JsonObject]:
             raise ConfigurationError(f"--edit {bounded(call, 100)} is there twice; drop one")
         edits[call] = value
     return edits
-
-
-async def _approved(
-    store: Store, invocation_id: InvocationId, proposal: ApprovalProposal | None, seen: int
-) -> list[Ask]:
-    """Read back what a yes was said to, exactly as it will run."""
-    asks = {} if proposal is None else {ask.call_id: ask for ask in proposal.asks}
-    for line in (await store.load(invocation_id, after=seen)).lines:
-        record = decode_record(line)
-        if isinstance(record, ApprovalDecided):
-            return [
-                ask if answer.arguments is None else replace(ask, arguments=answer.arguments)
-                for answer in record.answers
-                if (ask := asks.get(answer.call_id)) is not None
-            ]
-    return []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import importlib.util
 import os
 import sys
 from collections.abc import Iterable
@@ -39,6 +40,23 @@ def load_agents(settings: Settings, wanted: str | None = None) -> list[Agent]:
         raise ConfigurationError(msg)
     _check(wanted, [agent.name for agent in found])
     return found
+
+
+def check_app(settings: Settings) -> None:
+    """Look whether there is such an app, and run nothing of it: for commands that need none.
+
+    One that is named in the configuration file may be elsewhere; one that was given is meant.
+
+    Raises:
+        ConfigurationError: If its module cannot be found.
+    """
+    if settings.app is None or "--app" not in settings.given:
+        return
+    module = _parts(settings.app, settings.folder)[0]
+    top = module.partition(".")[0]
+    if top not in sys.modules and importlib.util.find_spec(top) is None:
+        msg = f"{settings.app!r} cannot be loaded: No module named {top!r}"
+        raise ConfigurationError(msg)
 
 
 def shop_path(store: Path) -> Path:
@@ -92,7 +110,7 @@ def _check(wanted: str | None, names: list[str]) -> None:
         raise ConfigurationError(msg)
 
 
-def _attribute(reference: str, folder: Path) -> Any:
+def _parts(reference: str, folder: Path) -> tuple[str, str]:
     module, colon, name = reference.partition(":")
     if not (module and colon and name):
         msg = f"{reference!r} names no attribute of a module; write it as module:attribute"
@@ -100,6 +118,11 @@ def _attribute(reference: str, folder: Path) -> Any:
     path = str(folder.resolve())
     if path not in sys.path:
         sys.path.insert(0, path)
+    return module, name
+
+
+def _attribute(reference: str, folder: Path) -> Any:
+    module, name = _parts(reference, folder)
     try:
         loaded = importlib.import_module(module)
     except (Exception, SystemExit) as error:

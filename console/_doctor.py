@@ -25,7 +25,11 @@ from ._session import Session
 from ._shared import OK, REFUSED
 
 _NEEDED: Final = ("anyio", "orjson", "pydantic", "pykka")
-_EXTRAS: Final = {"cli": ("rich", "typer"), "testing": ("pytest", "pyyaml")}
+_EXTRAS: Final = {
+    "cli": ("rich", "typer"),
+    "prices": ("genai-prices",),
+    "testing": ("pytest", "pyyaml"),
+}
 
 
 class Check(NamedTuple):

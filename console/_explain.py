@@ -28,6 +28,7 @@ from loopwright.protocol import (
     InvocationStarted,
     InvocationState,
     JournalCorruptError,
+    JsonObject,
     JsonValue,
     ModelAttempted,
     NoticeInjected,
@@ -38,6 +39,7 @@ from loopwright.protocol import (
     Resumed,
     Spent,
     Suspended,
+    ToolCall,
     ToolResult,
     TurnCommitted,
     TurnProposed,
@@ -45,7 +47,9 @@ from loopwright.protocol import (
     calls_of,
 )
 
-Pause: TypeAlias = Suspended | Resumed | CancelRequested
+from ._tree import open_proposal
+
+Pause: TypeAlias = Suspended | Resumed | CancelRequested | InvocationEnded
 
 
 class Limit(NamedTuple):
@@ -65,14 +69,33 @@ class CallTold:
     """What policy said, where it said more than a plain yes."""
     dispatched: tuple[CallDispatched, ...] = ()
     """Of a write: each attempt, with its effect key and what the tool got."""
-    result: ToolResult | None = None
+    results: tuple[ToolResult, ...] = ()
+    """What came of it, each time something else did: an outcome that is unknown is settled later."""
     found: tuple[EffectReconciled, ...] = ()
     """What was found out about it afterwards."""
+    edited: JsonObject | None = None
+    """What a human said it is to run with."""
+
+    @property
+    def result(self) -> ToolResult | None:
+        """What is known last."""
+        return self.results[-1] if self.results else None
+
+    @property
+    def ran(self) -> JsonObject | None:
+        """What it ran with, or was to run with: that may be something else than was proposed."""
+        if self.result is not None and self.result.arguments is not None:
+            return self.result.arguments
+        if self.dispatched:
+            return self.dispatched[-1].arguments
+        if self.edited is not None:
+            return self.edited
+        return self.call.arguments if isinstance(self.call, ToolCall) else None
 
 
 @dataclass(slots=True)
 class TurnTold:
-    """One turn, in the order in which such things happen."""
+    """One turn: everything that was journaled of it, by kind, and in its order."""
 
     number: int
     agent: str
@@ -91,7 +114,9 @@ class TurnTold:
     handed_off: HandedOff | None = None
     compacted: list[ContextCompacted] = field(default_factory=list[ContextCompacted])
     pauses: list[Pause] = field(default_factory=list[Pause])
-    """Whenever it stopped for somebody, was let go on, or was to be cancelled."""
+    """Whenever it stopped for somebody, was let go on, was to be cancelled, or ended."""
+    records: list[Record] = field(default_factory=list[Record])
+    """All of it, as it came."""
     limits: tuple[Limit, ...] = ()
     """How much of each limit was used after it."""
 
@@ -107,6 +132,7 @@ class Stand:
     output: JsonValue
     question: str
     proposal: ApprovalProposal | None
+    """Of its own, that waits for an answer."""
     open_calls: tuple[OpenCall, ...]
     unresolved: tuple[EffectEntry, ...]
     spent: Spent
@@ -150,7 +176,7 @@ def explain(entries: Sequence[Entry]) -> Explanation:
         business.answer,
         business.output,
         p.question,
-        state.proposal() if p.reason is Reason.APPROVAL_REQUIRED else None,
+        open_proposal(state) if p.reason is Reason.APPROVAL_REQUIRED else None,
         state.partial().open_calls if p.reason is not Reason.COMPLETED else (),
         tuple(entry for entry in business.effects.values() if not entry.settled),
         state.spent,
@@ -186,57 +212,69 @@ class _Teller:
 
     def take(self, record: Record) -> None:
         """Take in one record."""
+        if isinstance(record, InvocationStarted):
+            return
+        if isinstance(
+            record, ContextCompacted | Suspended | Resumed | CancelRequested | InvocationEnded
+        ):
+            turn = self._last()
+        else:
+            turn = self.turn(record.turn)
+        turn.records.append(record)
         match record:
             case NoticeInjected():
-                self.turn(record.turn).notices.append(record)
+                turn.notices.append(record)
             case ModelAttempted():
-                self.turn(record.turn).attempts.append(record)
-            case TurnProposed(turn=number, proposal=proposal):
-                self._proposed(number, proposal)
+                turn.attempts.append(record)
+            case TurnProposed(proposal=proposal):
+                _propose(turn, proposal)
             case CallDispatched():
-                call = self.turn(record.turn).calls[record.call_id]
+                call = turn.calls[record.call_id]
                 call.dispatched = (*call.dispatched, record)
-            case CallCompleted(turn=number, result=result):
-                self.turn(number).calls[result.call_id].result = result
+            case CallCompleted(result=result):
+                _came(turn, result)
             case EffectReconciled():
-                call = self.turn(record.turn).calls[record.call_id]
+                call = turn.calls[record.call_id]
                 call.found = (*call.found, record)
             case TurnCommitted():
-                self._committed(record)
+                _propose(turn, record.proposal)
+                turn.fault, turn.committed = record.fault, True
+                for result in record.results:
+                    _came(turn, result)
             case AnswerVerified():
-                self.turn(record.turn).verified.append(record)
+                turn.verified.append(record)
             case HandedOff():
-                self.turn(record.turn).handed_off = record
+                turn.handed_off = record
                 self._agent = record.target
             case ContextCompacted():
-                self._last().compacted.append(record)
+                turn.compacted.append(record)
             case ApprovalRequested():
-                self.turn(record.turn).asked.append(record)
+                turn.asked.append(record)
             case ApprovalDecided():
-                self.turn(record.turn).answered.append(record)
-            case Suspended() | Resumed() | CancelRequested():
-                self._last().pauses.append(record)
-            case InvocationStarted() | InvocationEnded():
-                pass
+                turn.answered.append(record)
+                for answer in record.answers:
+                    if answer.arguments is not None:
+                        turn.calls[answer.call_id].edited = answer.arguments
+            case Suspended() | Resumed() | CancelRequested() | InvocationEnded():
+                turn.pauses.append(record)
             case _:
                 assert_never(record)
 
     def _last(self) -> TurnTold:
         return self.turn(max(self.turns, default=1))
 
-    def _proposed(self, number: int, proposal: Proposal) -> None:
-        turn = self.turn(number)
-        turn.proposal = proposal
-        for call in calls_of(proposal.decision):
-            rules = _about(proposal.verdicts, call.call_id)
-            turn.calls.setdefault(call.call_id, CallTold(call)).rules = rules
 
-    def _committed(self, record: TurnCommitted) -> None:
-        self._proposed(record.turn, record.proposal)
-        turn = self.turn(record.turn)
-        turn.fault, turn.committed = record.fault, True
-        for result in record.results:
-            turn.calls[result.call_id].result = result
+def _propose(turn: TurnTold, proposal: Proposal) -> None:
+    turn.proposal = proposal
+    for call in calls_of(proposal.decision):
+        rules = _about(proposal.verdicts, call.call_id)
+        turn.calls.setdefault(call.call_id, CallTold(call)).rules = rules
+
+
+def _came(turn: TurnTold, result: ToolResult) -> None:
+    call = turn.calls[result.call_id]
+    if result != call.result:
+        call.results = (*call.results, result)
 
 
 def _about(verdicts: Iterable[Verdict], call_id: CallId) -> tuple[Verdict, ...]:

@@ -11,23 +11,40 @@ from rich.table import Table
 from rich.text import Text
 
 from loopwright.protocol import (
+    AnswerVerified,
     ApprovalDecided,
     ApprovalRequested,
+    CallCompleted,
+    CallDispatched,
+    CallId,
     CancelRequested,
     CannotContinue,
     Clarification,
+    ContextCompacted,
+    EffectReconciled,
+    Ending,
     Final,
+    HandedOff,
     Handoff,
+    InvocationEnded,
+    InvocationStarted,
     JsonObject,
     JsonValue,
     Malformed,
+    ModelAttempted,
+    NoticeInjected,
     Proposal,
     Reason,
+    Record,
     RequestApproval,
     Resumed,
     Suspended,
     ToolCall,
     ToolCalls,
+    ToolResult,
+    TurnCommitted,
+    TurnProposed,
+    calls_of,
     to_json,
 )
 
@@ -35,12 +52,13 @@ from . import _plain, _views
 from ._explain import CallTold, Explanation, Limit, Pause, TurnTold
 from ._panels import fields, principal, proposal, when
 from ._session import Session
+from ._tree import Tree
 from ._watch import BAD, GOOD, WAITING, arguments, cut, line, plainly, said, written
 
 _RULE_STYLES = {"allow": "", "ask": WAITING, "deny": BAD}
 
 
-def plain(told: Explanation) -> JsonObject:
+def plain(told: Explanation, tree: Tree) -> JsonObject:
     """Give an explanation to machines, nothing shortened."""
     started, stand = told.started, told.stand
     return {
@@ -59,6 +77,7 @@ def plain(told: Explanation) -> JsonObject:
         "proposal": _plain.of_proposal(stand.proposal),
         "open_calls": to_json(stand.open_calls).value,
         "unresolved_effects": _plain.of_effects(stand.unresolved),
+        "waiting_children": [_plain.of_waiting(one) for one in tree.waiting],
         **_plain.of_spent(stand.spent),
         "limits": _plain_limits(stand.limits),
     }
@@ -89,7 +108,9 @@ def _plain_call(told: CallTold) -> JsonObject:
         "call": to_json(told.call).value,
         "rules": to_json(told.rules).value,
         "dispatched": _plain.of_records(told.dispatched),
+        "ran_with": told.ran,
         "result": to_json(told.result).value,
+        "results": to_json(told.results).value,
         "found": _plain.of_records(told.found),
     }
 
@@ -99,7 +120,7 @@ def _plain_limits(limits: Iterable[Limit]) -> JsonValue:
 
 
 # ---------------------------------------------------------------- for people
-def explanation(session: Session, told: Explanation) -> RenderableType:
+def explanation(session: Session, told: Explanation, tree: Tree) -> RenderableType:
     """Show an explanation: what was pinned, each turn, and how it came out."""
     started, stand = told.started, told.stand
     rows: list[tuple[str, RenderableType]] = [
@@ -139,46 +160,101 @@ def explanation(session: Session, told: Explanation) -> RenderableType:
     if stand.unresolved:
         why.append(("unresolved", _views.written(stand.unresolved)))
     parts += [Text(), fields(why)]
-    if stand.proposal is not None and stand.reason is Reason.APPROVAL_REQUIRED:
+    if stand.proposal is not None:
         parts += [Text(), proposal(session, started.invocation_id, stand.proposal)]
-    return Group(*parts)
+    return Group(*parts, *_views.of_children(session, tree))
 
 
 def _turn(turn: TurnTold) -> Iterator[Table]:
-    number = turn.number
+    """Tell a turn in the order in which it was journaled."""
+    number, told = turn.number, _Told(turn)
     yield line(number, "agent", plainly(turn.agent), "bold")
-    for notice in turn.notices:
-        yield line(number, "notice", plainly(f"{notice.notice}: {notice.text}"), WAITING)
-    for attempt in turn.attempts:
-        text = f"attempt {attempt.attempt} of {attempt.model}: {attempt.category}, "
-        yield line(number, "no reply", plainly(f"{text}{cut(attempt.error)}"), WAITING)
-    if turn.proposal is not None:
-        yield line(number, "decided", plainly(_decided(turn.proposal)))
-        yield line(number, "", plainly(_decision(turn.proposal)))
-    for call in turn.calls.values():
-        yield from _rules(number, call)
-    for asked in turn.asked:
-        yield line(number, "asked", plainly(_asked(asked)), WAITING)
-    for answered in turn.answered:
-        yield from _answered(number, answered)
-    for call in turn.calls.values():
-        yield from _call(number, call)
-    for verdict in turn.verified:
-        style = GOOD if verdict.passed else BAD
-        passed = "passed" if verdict.passed else f"failed: {cut(verdict.reason)}"
-        yield line(number, "verified", plainly(f"{verdict.verifier} {passed}"), style)
-    if turn.fault is not None:
-        yield line(number, "fault", plainly(f"{turn.fault.level}: {turn.fault.problem}"), BAD)
-    if (handed := turn.handed_off) is not None:
-        escaped = ", by the runtime" if handed.escaped else ""
-        yield line(number, "handed over", plainly(f"to {handed.target}{escaped}: {handed.reason}"))
-    for compacted in turn.compacted:
-        text = f"a summary stands for the turns up to {compacted.upto}"
-        yield line(number, "compacted", plainly(text))
-    for pause in turn.pauses:
-        yield _pause(number, pause)
-    if turn.limits:
-        yield line(number, "used", plainly(_used(turn.limits), "dim"))
+    ends = [n for n, record in enumerate(turn.records) if isinstance(record, _COUNTED)]
+    for n, record in enumerate(turn.records):
+        yield from told.record(record)
+        if turn.limits and n == ends[-1]:
+            yield line(number, "used", plainly(_used(turn.limits), "dim"))
+    for call_id, call in turn.calls.items():
+        if call.result is None:
+            text = Text.assemble(f"{written(call_id)}: ", ("has no result", WAITING))
+            yield line(number, call.call.tool_name, text)
+
+
+_COUNTED = (TurnCommitted, HandedOff)
+"""After the last of them it is known what the turn has used."""
+
+
+class _Told:
+    """Tells what each record of a turn means, given those before it."""
+
+    def __init__(self, turn: TurnTold) -> None:
+        self._turn = turn
+        self._proposal: Proposal | None = None
+        self._results: dict[CallId, ToolResult] = {}
+
+    def record(self, record: Record) -> Iterator[Table]:
+        """Tell what one record means."""
+        number = self._turn.number
+        match record:
+            case NoticeInjected():
+                yield line(number, "notice", plainly(f"{record.notice}: {record.text}"), WAITING)
+            case ModelAttempted():
+                text = f"attempt {record.attempt} of {record.model}: {record.category}, "
+                yield line(number, "no reply", plainly(f"{text}{cut(record.error)}"), WAITING)
+            case TurnProposed(proposal=proposal):
+                yield from self._proposed(proposal)
+            case ApprovalRequested():
+                yield line(number, "asked", plainly(_asked(record)), WAITING)
+            case ApprovalDecided():
+                yield from _answered(number, record)
+            case CallDispatched():
+                yield _dispatched(number, record)
+            case CallCompleted(result=result):
+                yield from self._came(result)
+            case EffectReconciled():
+                yield _settled(number, record)
+            case TurnCommitted():
+                yield from self._proposed(record.proposal)
+                for result in record.results:
+                    yield from self._came(result)
+                if (fault := record.fault) is not None:
+                    yield line(number, "fault", plainly(f"{fault.level}: {fault.problem}"), BAD)
+            case AnswerVerified():
+                style = GOOD if record.passed else BAD
+                passed = "passed" if record.passed else f"failed: {cut(record.reason)}"
+                yield line(number, "verified", plainly(f"{record.verifier} {passed}"), style)
+            case HandedOff():
+                escaped = ", by the runtime" if record.escaped else ""
+                text = f"to {record.target}{escaped}: {record.reason}"
+                yield line(number, "handed over", plainly(text))
+            case ContextCompacted():
+                text = f"a summary stands for the turns up to {record.upto}"
+                yield line(number, "compacted", plainly(text))
+            case Suspended() | Resumed() | CancelRequested() | InvocationEnded():
+                yield _pause(number, record)
+            case InvocationStarted():
+                pass
+            case _:
+                assert_never(record)
+
+    def _proposed(self, proposal: Proposal) -> Iterator[Table]:
+        if proposal == self._proposal:
+            return
+        self._proposal, number = proposal, self._turn.number
+        yield line(number, "decided", plainly(_decided(proposal)))
+        yield line(number, "", plainly(_decision(proposal)))
+        for call in calls_of(proposal.decision):
+            given = arguments(call.arguments) if isinstance(call, ToolCall) else cut(call.problem)
+            text = f"{call.call_id}: {call.tool_name}{' ' * bool(given)}{given}"
+            yield line(number, "proposed", plainly(text))
+        for told in self._turn.calls.values():
+            yield from _rules(number, told)
+
+    def _came(self, result: ToolResult) -> Iterator[Table]:
+        if result == self._results.get(result.call_id):
+            return
+        self._results[result.call_id] = result
+        yield _result(self._turn.number, self._turn.calls[result.call_id], result)
 
 
 def _decided(proposal: Proposal) -> str:
@@ -238,27 +314,28 @@ def _answered(number: int, answered: ApprovalDecided) -> Iterator[Table]:
         yield line(number, what, plainly(text), style)
 
 
-def _call(number: int, told: CallTold) -> Iterator[Table]:
-    call, result = told.call, told.result
-    given = arguments(call.arguments) if isinstance(call, ToolCall) else call.problem
-    parts: list[str | Text] = [written(f"{call.call_id}: {given}{' ' * bool(given)}")]
-    parts.append(plainly("has no result", WAITING) if result is None else said(result))
-    if result is not None and result.attempts > 1:
+def _result(number: int, told: CallTold, result: ToolResult) -> Table:
+    ran = told.ran
+    given = "" if ran is None else f"{arguments(ran)} "
+    parts: list[str | Text] = [written(f"{result.call_id}: "), given, said(result)]
+    if result.attempts > 1:
         parts.append(f", {result.attempts} attempts")
-    if result is not None and (child := result.child) is not None:
-        parts.append(f", child {child.invocation_id} is at rest: {child.reason}")
-    yield line(number, call.tool_name, Text.assemble(*parts))
-    for sent in told.dispatched:
-        text = f"{sent.effect} effect {sent.effect_key}, attempt {sent.attempt}"
-        if isinstance(call, ToolCall) and sent.arguments != call.arguments:
-            text += f", with {arguments(sent.arguments)}"
-        yield line(number, "dispatched", plainly(text))
-    for found in told.found:
-        text = f"{found.effect_key} {found.found.finding.replace('_', ' ')}, says {found.by}"
-        reason = f": {found.found.reason}" if found.found.reason else ""
-        yield line(
-            number, "settled", plainly(f"{text}{reason}"), "" if found.last_word else WAITING
-        )
+    if (child := result.child) is not None and child.reason.outcome is not Ending.SUSPENDED:
+        parts.append(f", child {child.invocation_id} has ended: {child.reason}")
+    return line(number, result.tool_name, Text.assemble(*parts))
+
+
+def _dispatched(number: int, sent: CallDispatched) -> Table:
+    what = f"{sent.effect} effect" if sent.reserved is None else "a child under"
+    text = f"{sent.call_id}: {what} {sent.effect_key}, attempt {sent.attempt}"
+    return line(number, "dispatched", plainly(f"{text}, with {arguments(sent.arguments)}"))
+
+
+def _settled(number: int, found: EffectReconciled) -> Table:
+    text = f"{found.effect_key} {found.found.finding.replace('_', ' ')}, says {found.by}"
+    reason = f": {found.found.reason}" if found.found.reason else ""
+    style = "" if found.last_word else WAITING
+    return line(number, "settled", plainly(f"{text}{reason}"), style)
 
 
 def _pause(number: int, pause: Pause) -> Table:
@@ -270,6 +347,10 @@ def _pause(number: int, pause: Pause) -> Table:
             return line(number, "goes on", plainly(_resumed(pause)))
         case CancelRequested(by=by, reason=reason):
             return line(number, "cancel", plainly(f"{by}: {reason}" if reason else by), WAITING)
+        case InvocationEnded(reason=reason, cause=cause):
+            good = reason is Reason.COMPLETED
+            text = f"{reason}{': ' if cause else ''}{cause or ''}"
+            return line(number, "ended", plainly(text), GOOD if good else BAD)
         case _:
             assert_never(pause)
 

@@ -19,7 +19,6 @@ from loopwright.protocol import (
     JsonObject,
     Status,
     bounded,
-    fold,
 )
 from loopwright.stores import all_effects, all_invocations
 
@@ -28,6 +27,7 @@ from ._acting import Id
 from ._explain import explain
 from ._session import Session, find_invocation
 from ._shared import OK
+from ._tree import root_of, tree_of
 
 _STATUSES: Final[tuple[EffectStatus, ...]] = get_args(EffectStatus)
 
@@ -54,9 +54,10 @@ async def show_inbox(
     """List what waits for a person: proposals, questions, writes to be settled."""
     async with session.store() as store:
         found = await inbox(store, agent=agent, limit=limit)
-    for one in found:
-        session.out.emit(_plain.of_waiting(one))
-        session.out.say(_views.waiting(session, one))
+        roots = [await root_of(store, one.invocation_id) for one in found]
+    for one, root in zip(found, roots, strict=True):
+        session.out.emit({**_plain.of_waiting(one), "root": root})
+        session.out.say(_views.waiting(session, one, root))
     if not found:
         session.out.say(Text("nothing waits for a person"))
     return OK
@@ -81,13 +82,12 @@ async def show(
             }
             session.out.show(plain, _views.ledger(session, facts))
             return OK
-        stored = await store.load(identity)
-    entries = stored.entries()
-    records = [entry.record for entry in entries]
-    state, summary = fold(entries), stored.summary
+        tree = await tree_of(store, identity)
+    stored = tree.root.stored
+    records = [entry.record for entry in stored.entries()]
     session.out.show(
-        _plain.of_state(summary, state, records),
-        _views.state(session, summary, state, records),
+        _plain.of_state(stored.summary, tree, records),
+        _views.state(session, stored.summary, tree, records),
     )
     return OK
 
@@ -96,9 +96,9 @@ async def explain_invocation(session: Session, invocation: Id) -> int:
     """Explain why an invocation came out as it did, turn by turn, from its journal alone."""
     async with session.store() as store:
         identity = await find_invocation(store, invocation)
-        stored = await store.load(identity)
-    told = explain(stored.entries())
-    session.out.show(_explained.plain(told), _explained.explanation(session, told))
+        tree = await tree_of(store, identity)
+    told = explain(tree.root.stored.entries())
+    session.out.show(_explained.plain(told, tree), _explained.explanation(session, told, tree))
     return OK
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Container, Iterable
 from datetime import UTC, datetime
 from typing import Final, TypeAlias
@@ -49,18 +50,20 @@ def typed(command: str) -> RenderableType:
 
 def proposal(session: Session, invocation_id: str, waiting: ApprovalProposal) -> RenderableType:
     """Show exactly what would run, and the commands that say yes or no to it."""
+    expires = waiting.expires_at
+    expired = expires is not None and time.time() >= expires
     asks = [ask for ask in waiting.asks if ask.call_id not in waiting.answered]
     panel = _panel(
-        "waits for a yes",
+        "expired, nothing of it runs" if expired else "waits for a yes",
         [(ask.tool_name, ask.arguments, f"{ask.reason} (call {ask.call_id})") for ask in asks],
     )
+    if expires is not None and expired:
+        said = plainly(f"expired at {when(expires)}; it goes on without them by:", "dim")
+        return Group(panel, said, typed(session.command("recover")))
     words = (short(invocation_id), waiting.digest[:SHORT_DIGEST], "--by", YOU)
-    until = (
-        [] if waiting.expires_at is None else [plainly(f"until {when(waiting.expires_at)}", "dim")]
-    )
     return Group(
         panel,
-        *until,
+        *([] if expires is None else [plainly(f"until {when(expires)}", "dim")]),
         typed(session.command("approve", *words)),
         typed(session.command("deny", *words, "--reason", "…")),
     )
@@ -69,6 +72,7 @@ def proposal(session: Session, invocation_id: str, waiting: ApprovalProposal) ->
 def to_approve(by: str, what: Approving) -> RenderableType:
     """Show exactly what a yes would be said to, before it is."""
     rows: list[tuple[str, RenderableType]] = [
+        ("invocation", plainly(what.invocation_id)),
         ("digest", plainly(what.digest)),
         ("agent", plainly(what.agent)),
         ("on behalf of", plainly(principal(what.principal))),

@@ -11,7 +11,6 @@ from loopwright.protocol import (
     Ask,
     EffectEntry,
     EffectFact,
-    InvocationState,
     JsonObject,
     JsonValue,
     Outcome,
@@ -26,6 +25,7 @@ from loopwright.protocol import (
 )
 
 from ._approving import Approving
+from ._tree import Caller, Tree, open_proposal
 
 
 def of_outcome(outcome: Outcome) -> JsonObject:
@@ -94,6 +94,7 @@ def of_approved(what: Approving | None, asks: Iterable[Ask]) -> JsonValue:
     if what is None:
         return None
     return {
+        "invocation_id": what.invocation_id,
         "digest": what.digest,
         "agent": what.agent,
         "principal": to_json(what.principal).value,
@@ -127,6 +128,16 @@ def of_waiting(one: Waiting) -> JsonObject:
     }
 
 
+def of_caller(caller: Caller) -> JsonObject:
+    """Say how one stands that has called another one; without a reason it is at work elsewhere."""
+    return {
+        "invocation_id": caller.invocation_id,
+        "agent": caller.agent,
+        **of_reason(None if caller.outcome is None else caller.outcome.reason),
+        "unaware": caller.unaware,
+    }
+
+
 def of_summary(summary: Summary) -> JsonObject:
     """Say what a listing says of an invocation."""
     head = summary.head
@@ -146,8 +157,9 @@ def of_summary(summary: Summary) -> JsonObject:
     }
 
 
-def of_state(summary: Summary, state: InvocationState, records: list[Record]) -> JsonObject:
-    """Say everything the journal says of an invocation."""
+def of_state(summary: Summary, tree: Tree, records: list[Record]) -> JsonObject:
+    """Say everything the journal says of an invocation, and what its children wait for."""
+    state = tree.root.state
     p, business = state.protocol, state.business
     return {
         **of_summary(summary),
@@ -160,9 +172,11 @@ def of_state(summary: Summary, state: InvocationState, records: list[Record]) ->
         "metadata": business.metadata,
         "budget": to_json(p.budget).value,
         **of_spent(state.spent),
-        "proposal": of_proposal(state.proposal()),
+        "proposal": of_proposal(open_proposal(state)),
         "effects": of_effects(business.effects.values()),
         "unresolved_effects": of_effects(e for e in business.effects.values() if not e.settled),
+        "parent": to_json(p.started.parent).value,
+        "waiting_children": [of_waiting(one) for one in tree.waiting],
         "timeline": [of_record(record) for record in records],
     }
 

@@ -13,12 +13,10 @@ from loopwright.protocol import (
     ConfigurationError,
     InvocationId,
     InvocationNotFoundError,
-    InvocationState,
-    ProposalDigest,
 )
 from loopwright.stores import SQLiteStore, Store, all_invocations
 
-from ._apps import load_agents
+from ._apps import check_app, load_agents
 from ._out import Output
 from ._settings import Settings
 
@@ -40,13 +38,14 @@ class Session:
         """Open the store, which has to be there.
 
         Raises:
-            ConfigurationError: If it is not there.
+            ConfigurationError: If it is not there, or an app is named that is not.
             StoreError: If it cannot be opened.
         """
         path = self.settings.store
         if not path.exists():
             msg = f"there is no store {str(path)!r}; `loopwright run` makes it, --store names one"
             raise ConfigurationError(msg)
+        check_app(self.settings)
         store = SQLiteStore(path)
         await store.open()
         try:
@@ -132,13 +131,3 @@ async def find_invocation(store: Store, text: str) -> InvocationId:
 def short(invocation_id: str) -> str:
     """Abbreviate an id for people."""
     return invocation_id[-SHORT_ID:]
-
-
-def find_digest(state: InvocationState, text: str) -> str:
-    """Complete an abbreviated digest; one that fits nothing stays as it is, to be refused."""
-    proposal = state.proposal()
-    known: set[ProposalDigest] = set(state.protocol.decided)
-    if proposal is not None:
-        known.add(proposal.digest)
-    found = [digest for digest in known if digest.startswith(text)]
-    return found[0] if len(text) >= SHORT_DIGEST and len(found) == 1 else text

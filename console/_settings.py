@@ -71,6 +71,6 @@ def _read(path: Path) -> dict[str, str]:
             msg = f"the configuration {str(path)!r} has the unknown key {key!r}; use app or store"
             raise ConfigurationError(msg)
         if not isinstance(value, str):
-            msg = f"the configuration {str(path)!r} has a {key} that is no text; put it in quotes"
+            msg = f"the configuration {str(path)!r} has {key} = {value!r}; {key!r} must be a text in quotes"
             raise ConfigurationError(msg)
     return held

@@ -16,7 +16,8 @@ from loopwright.protocol import (
     unknown,
 )
 
-from ._acting import By, Id, Watch, shown
+from ._acting import By, Id, Watch
+from ._resting import said, shown
 from ._session import Session, find_invocation
 from ._shared import OK
 
@@ -55,12 +56,13 @@ async def settle(
     watch: Watch = None,
 ) -> int:
     """Say what became of a write whose outcome is unknown; what waits for it goes on here."""
-    said = _finding(found, receipt, reason)
+    finding = _finding(found, receipt, reason)
     async with session.runtime() as runtime:
         identity = await find_invocation(runtime.store, invocation)
         before = (await runtime.state(identity)).protocol
-        going = await runtime.settle(identity, call, said, by=by, turn=turn)
-        code = await shown(session, going, going.outcome(), before.seq, watch=watch)
+        saying = runtime.settle(identity, call, finding, by=by, turn=turn)
+        going = await said(session, runtime, identity, saying, before.seq, watch=watch)
+        code = await shown(session, runtime, going, going.outcome(), before.seq, watch=watch)
     # Of one that was over, only the ledger was to be corrected: that has succeeded.
     return OK if before.status == "ended" else code
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from rich.console import Group, RenderableType
 from rich.padding import Padding
@@ -12,10 +12,12 @@ from rich.text import Text
 
 from loopwright.actors import Waiting
 from loopwright.protocol import (
+    NO_COST,
     Budget,
     EffectEntry,
     EffectFact,
     Ending,
+    InvocationId,
     InvocationState,
     Outcome,
     Reason,
@@ -36,6 +38,7 @@ from ._panels import (
     typed,
 )
 from ._session import Session, short
+from ._tree import Caller, Tree, kept_aside, open_proposal
 from ._watch import Lines, cut, plainly, receipt, value
 
 _STYLES = {
@@ -51,35 +54,75 @@ def heading(what: str, invocation_id: str) -> RenderableType:
     return Text.assemble((what, "bold"), f" {short(invocation_id)}")
 
 
-def outcome(session: Session, done: Outcome) -> RenderableType:
+def outcome(session: Session, done: Outcome, tree: Tree) -> RenderableType:
     """Say how an invocation came to rest, and what to do about it."""
     rows: list[tuple[str, RenderableType]] = [("reason", reason_text(done.reason))]
     rows += [("cause", plainly(done.cause))] if done.cause else []
     rows += [("answer", plainly(done.answer))] if done.answer else []
     rows += [("question", plainly(done.question))] if done.question else []
-    rows.append(("spent", plainly(spent(done.spent))))
+    rows.append(("spent", plainly(f"{spent(done.spent)}{kept(tree.root.state)}")))
     rows += [("effects", written(done.effects))] if done.effects else []
+    rows += _waits_for(tree)
     if done.reason is not Reason.COMPLETED:
         rows.append(("next", plainly(done.reason.advice)))
     parts: list[RenderableType] = [Text(), fields(rows)]
-    if done.proposal is not None and done.reason is Reason.APPROVAL_REQUIRED:
+    if not tree.below and done.proposal is not None and done.reason is Reason.APPROVAL_REQUIRED:
         parts += [Text(), proposal(session, done.invocation_id, done.proposal)]
-    if done.reason is Reason.RECONCILIATION_REQUIRED:
-        turns = done.partial.turns if done.partial is not None else 0
-        parts += [Text(), settlement(session, done.invocation_id, _open(turns, done.effects))]
+    turns = done.partial.turns if done.partial is not None else 0
+    if unsettled := _unsettled(tree, turns, done.effects):
+        parts += [Text(), settlement(session, done.invocation_id, unsettled)]
     elif done.unresolved_effects:
         parts.append(_look(session, done.invocation_id))
-    for words in _next(done.invocation_id, done.reason):
-        parts.append(typed(session.command(*words)))
-    return Group(*parts)
+    return Group(*parts, *_to_do(session, tree, done.reason))
 
 
-def _open(turns: int, effects: Iterable[EffectEntry]) -> Iterable[EffectEntry]:
-    """List the writes of the turn behind `turns` that nobody knows the fate of."""
+def _unsettled(tree: Tree, turns: int, effects: Iterable[EffectEntry]) -> list[EffectEntry]:
+    """List the writes of the turn behind `turns` that somebody has to settle for it to go on."""
+    if tree.root.state.protocol.reason is not Reason.RECONCILIATION_REQUIRED:
+        return []
     return [entry for entry in effects if entry.turn > turns and not entry.settled]
 
 
-def waiting(session: Session, one: Waiting) -> RenderableType:
+def _waits_for(tree: Tree) -> list[tuple[str, RenderableType]]:
+    below = [f"{short(one.id)} ({one.state.protocol.agent})" for one in tree.below]
+    return [("waits for", plainly(f"its children {', '.join(below)}"))] if below else []
+
+
+def _to_do(session: Session, tree: Tree, reason: Reason | None) -> Iterator[RenderableType]:
+    """List what can be typed: about what it waits for itself, or about what its children do."""
+    if tree.below:
+        yield from of_children(session, tree)
+    else:
+        for words in () if reason is None else _next(tree.root.id, reason):
+            yield typed(session.command(*words))
+
+
+def of_children(session: Session, tree: Tree) -> Iterator[RenderableType]:
+    """Show what its children wait for, with commands that let them go on, and it with them."""
+    questions = [one.invocation_id for one in tree.waiting if one.question]
+    for one in tree.waiting:
+        name = f"its child {short(one.invocation_id)} ({one.agent}) waits: "
+        yield Text()
+        yield Text.assemble(name, reason_text(one.reason), f", since {ago(one.since)}")
+        if one.question:
+            yield plainly(one.question)
+        # Who answers the caller sees how that comes out; a text goes to the first who has asked.
+        asked = tree.root.id if len(questions) == 1 else one.invocation_id
+        yield from _waits(session, one, approve=tree.root.id, answer=asked)
+
+
+def _waits(
+    session: Session, one: Waiting, *, approve: str, answer: str
+) -> Iterator[RenderableType]:
+    if one.proposal is not None:
+        yield proposal(session, approve, one.proposal)
+    if one.reason is Reason.RECONCILIATION_REQUIRED:
+        yield settlement(session, one.invocation_id, one.unresolved)
+    for words in _next(answer, one.reason):
+        yield typed(session.command(*words))
+
+
+def waiting(session: Session, one: Waiting, root: InvocationId | None) -> RenderableType:
     """Show one invocation that waits for a person: what for, and what to type."""
     rows: list[tuple[str, RenderableType]] = [
         ("invocation", plainly(one.invocation_id)),
@@ -88,14 +131,24 @@ def waiting(session: Session, one: Waiting) -> RenderableType:
         ("goal", plainly(cut(one.goal))),
         ("waits", Text.assemble(reason_text(one.reason), f", since {ago(one.since)}")),
     ]
+    rows += [("works for", plainly(root))] if root is not None else []
     rows += [("question", plainly(one.question))] if one.question else []
-    parts: list[RenderableType] = [fields(rows)]
-    if one.proposal is not None:
-        parts.append(proposal(session, one.invocation_id, one.proposal))
-    if one.reason is Reason.RECONCILIATION_REQUIRED:
-        parts.append(settlement(session, one.invocation_id, one.unresolved))
-    parts += [typed(session.command(*words)) for words in _next(one.invocation_id, one.reason)]
-    return Group(*parts, Text())
+    own = one.invocation_id
+    return Group(fields(rows), *_waits(session, one, approve=own, answer=own), Text())
+
+
+def caller(session: Session, one: Caller) -> RenderableType:
+    """Say how one stands that has called another one."""
+    name = Text(f"its caller {short(one.invocation_id)} ({one.agent}): ")
+    if one.outcome is None:
+        return Text.assemble(name, "is at work elsewhere")
+    said = Text.assemble(name, reason_text(one.outcome.reason))
+    if one.outcome.answer:
+        said.append(f", {cut(one.outcome.answer)}")
+    if not one.unaware:
+        return said
+    said.append("; it does not know yet, and is told where its agent is by:")
+    return Group(said, typed(session.command("recover")))
 
 
 def _look(session: Session, invocation_id: str) -> RenderableType:
@@ -160,9 +213,10 @@ def listing(found: Sequence[Summary]) -> RenderableType:
 
 
 def state(
-    session: Session, summary: Summary, held: InvocationState, records: Iterable[Record]
+    session: Session, summary: Summary, tree: Tree, records: Iterable[Record]
 ) -> RenderableType:
     """Show everything the journal says of one invocation."""
+    held = tree.root.state
     p, business = held.protocol, held.business
     rows: list[tuple[str, RenderableType]] = [
         ("invocation", plainly(summary.invocation_id)),
@@ -172,32 +226,34 @@ def state(
         ("state", _standing(summary)),
     ]
     rows += [("key", plainly(p.started.key))] if p.started.key else []
+    if (parent := p.started.parent) is not None:
+        rows.append(("works for", plainly(f"{parent.invocation_id}, call {parent.call_id}")))
     rows += [("owner", plainly(_owner(summary)))] if summary.owner else []
     rows += [("cause", plainly(p.cause))] if p.cause else []
     rows += [("answer", plainly(business.answer))] if business.answer else []
     rows += [("question", plainly(p.question))] if p.question else []
-    rows.append(("spent", plainly(f"{spent(held.spent)}; {limits(p.budget)}")))
+    rows.append(("spent", plainly(f"{spent(held.spent)}{kept(held)}; {limits(p.budget)}")))
     effects = tuple(business.effects.values())
     rows += [("effects", written(effects))] if effects else []
+    rows += _waits_for(tree)
     parts: list[RenderableType] = [fields(rows), Text()]
     lines = Lines()
     parts += [line for record in records for line in lines.of(record)]
-    waiting = held.proposal()
-    if waiting is not None and summary.head.status == "suspended":
+    waiting = open_proposal(held)
+    if waiting is not None and p.reason is Reason.APPROVAL_REQUIRED:
         parts += [Text(), proposal(session, summary.invocation_id, waiting)]
-    if p.reason is Reason.RECONCILIATION_REQUIRED:
-        parts += [Text(), settlement(session, summary.invocation_id, _open(p.turn, effects))]
+    if unsettled := _unsettled(tree, p.turn, effects):
+        parts += [Text(), settlement(session, summary.invocation_id, unsettled)]
     elif not all(entry.settled for entry in effects):
         parts.append(_look(session, summary.invocation_id))
-    for words in () if p.reason is None else _next(summary.invocation_id, p.reason):
-        parts.append(typed(session.command(*words)))
-    return Group(*parts)
+    return Group(*parts, *_to_do(session, tree, p.reason))
 
 
-def recovered(count: int, alive: Sequence[Summary]) -> RenderableType:
+def recovered(count: int, woken: int, alive: Sequence[Summary]) -> RenderableType:
     """Say what recovery found."""
+    more = f", {woken} woken" if woken else ""
     left = f"; {len(alive)} left to a worker that is alive" if alive else ""
-    return plainly(f"{count} recovered{left}")
+    return plainly(f"{count} recovered{more}{left}")
 
 
 def table(*columns: str) -> Table:
@@ -280,6 +336,18 @@ def spent(used: Spent) -> str:
         f"steps {used.steps}, tool calls {used.tool_calls}, tokens {used.usage.total}, "
         f"{used.active_seconds:.2f} s{more}"
     )
+
+
+def kept(state: InvocationState) -> str:
+    """Say what counts as used, and is only kept aside for children that are not over."""
+    aside = kept_aside(state)
+    calls = sum(one.tool_calls or 0 for one in aside)
+    tokens = sum(one.tokens or 0 for one in aside)
+    cost = sum((one.cost for one in aside if one.cost is not None), NO_COST)
+    named = [f"{calls} tool calls"] if calls else []
+    named += [f"{tokens} tokens"] if tokens else []
+    named += [f"${cost}"] if cost else []
+    return f" (of it kept aside for children: {', '.join(named)})" if named else ""
 
 
 def limits(budget: Budget) -> str:

@@ -22,6 +22,7 @@ from loopwright.protocol import (
     Clarification,
     ContextCompacted,
     EffectReconciled,
+    Ending,
     HandedOff,
     Handoff,
     InvocationEnded,
@@ -49,6 +50,7 @@ from loopwright.protocol import (
 )
 
 from . import _plain
+from ._session import short
 
 _LONGEST: Final = 160
 _LONGEST_RECEIPT: Final = 48
@@ -203,6 +205,9 @@ def said(result: ToolResult) -> Text:
     if result.ok:
         output = "" if result.effect_key is None else f" {receipt(result.output)}"
         return Text.assemble("→ ", ("ok", GOOD), (output, "dim"))
+    if result.child is not None and result.child.reason.outcome is Ending.SUSPENDED:
+        text = f"its child {short(result.child.invocation_id)} waits: {result.child.reason}"
+        return Text.assemble("→ ", (text, WAITING))
     error = "" if result.error is None else f": {cut(result.error.message)}"
     return Text.assemble("→ ", (f"{result.status}{error}", BAD))
 

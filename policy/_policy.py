@@ -17,6 +17,13 @@ from .progress._progress import DEFAULT_PROGRESS, Progress
 from .resilience._retry import DEFAULT_BREAKER, DEFAULT_RETRY, Breaker, Retry
 
 _COUNTS = ("max_repairs", "max_faulty_turns", "max_denials", "max_verifications")
+_KINDS = {
+    "retry": Retry,
+    "tool_retry": Retry,
+    "breaker": Breaker,
+    "progress": Progress,
+    "context": Context,
+}
 _WORDS = {"mixed_batch": ("graph", "serial", "reject"), "soft_stop": ("notice", "restrict")}
 
 
@@ -96,6 +103,11 @@ class Policy:
             value = getattr(self, name)
             if value not in words:
                 msg = f"Policy.{name} is {value!r}; give one of: {', '.join(words)}"
+                raise ConfigurationError(msg)
+        for name, made_by in _KINDS.items():
+            value = getattr(self, name)
+            if not isinstance(value, made_by):
+                msg = f"Policy.{name} is {value!r}; give a {made_by.__name__}"
                 raise ConfigurationError(msg)
         if self.stop is not None and not is_condition(self.stop):
             msg = f"Policy.stop is {self.stop!r}; give a condition such as MaxSteps(8), or None"

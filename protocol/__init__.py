@@ -172,6 +172,7 @@ from ._records import TurnProposed as TurnProposed
 from ._records import decode_record as decode_record
 from ._records import effects_of as effects_of
 from ._records import encode_record as encode_record
+from ._results import EXPIRED as EXPIRED
 from ._results import ChildStand as ChildStand
 from ._results import ErrorCategory as ErrorCategory
 from ._results import ResultStatus as ResultStatus

@@ -89,6 +89,8 @@ class Reconcile(NamedTuple):
     effect_key: EffectKey
     stop: bool = False
     """Whether the child it stands for is to be cancelled: its parent was."""
+    child: InvocationId | None = None
+    """The child it stands for, where that is known: it is followed whatever tools there are."""
 
 
 class Found(NamedTuple):

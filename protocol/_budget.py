@@ -157,7 +157,12 @@ class Budget:
             raise ConfigurationError(msg)
 
     def grant(self, more: Budget) -> Budget:
-        """Add what a person grants: limits grow by it, a deadline is replaced."""
+        """Add what a person grants: limits grow by it, a deadline is replaced.
+
+        How the limits are kept stays as it is: `soft_ratio`, `reserve_steps` and `max_handoffs`
+        are not granted. Every `Budget` has some, so that one made to grant steps would grant
+        handoffs nobody has thought of.
+        """
         return replace(
             self,
             max_steps=_plus(self.max_steps, more.max_steps),

@@ -55,14 +55,17 @@ class OpenTurn:
         return tuple(ask.call_id for ask in asks if ask.call_id not in self.answers)
 
     def unsettled(self) -> tuple[CallId, ...]:
-        """Dispatched writes of which nobody has said what became of them."""
+        """Dispatched writes of which nobody has said what became of them; a child that waits does itself."""
         return tuple(
             call_id
             for call_id in self.dispatched
             if (call_id not in self.found or not self.found[call_id].last_word)
             and (
                 call_id not in self.results
-                or self.results[call_id].status is ResultStatus.OUTCOME_UNKNOWN
+                or (
+                    self.results[call_id].status is ResultStatus.OUTCOME_UNKNOWN
+                    and self.results[call_id].child is None
+                )
             )
         )
 

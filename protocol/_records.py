@@ -143,6 +143,8 @@ class EffectReconciled:
     by: str
     """A person, or ``reconciler`` or ``late result`` for what the runtime learned itself."""
     at: float
+    child: bool = False
+    """Whether the call stands for a child: then no line of the ledger changes."""
     kind: Literal["effect_reconciled"] = "effect_reconciled"
     v: Literal[1] = 1
 
@@ -326,7 +328,10 @@ _AFTER_FINDING: dict[Finding, EffectStatus] = {
 
 
 def effects_of(record: Record) -> tuple[EffectEntry, ...]:
-    """Say which lines of the effect ledger a record changes; see `EffectEntry.over`."""
+    """Say which lines of the effect ledger a record changes; see `EffectEntry.over`.
+
+    A call that stands for a child changes none: what the child writes is in its own ledger.
+    """
     match record:
         case TurnCommitted(turn=turn, results=results):
             for result in results:
@@ -335,7 +340,7 @@ def effects_of(record: Record) -> tuple[EffectEntry, ...]:
             return ()
         case CallCompleted(turn=turn, result=result) if result.effect_key is not None:
             return (_effect(turn, result),)
-        case CallDispatched():
+        case CallDispatched(reserved=None):
             return (
                 EffectEntry(
                     record.effect_key,
@@ -348,7 +353,7 @@ def effects_of(record: Record) -> tuple[EffectEntry, ...]:
                     record.arguments,
                 ),
             )
-        case EffectReconciled(found=found):
+        case EffectReconciled(found=found, child=False):
             return (
                 EffectEntry(
                     record.effect_key,

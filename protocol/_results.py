@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from decimal import Decimal
+from typing import Final
 
 from ._budget import NO_COST, NO_USAGE, Usage
 from ._effects import EffectStatus, Reconciled
@@ -68,6 +69,10 @@ class ToolError:
     retryable: bool = False
 
 
+EXPIRED: Final = "ApprovalExpired"
+"""The error of a call that nobody has answered for in time."""
+
+
 @dataclass(frozen=True, slots=True)
 class ChildStand:
     """How the invocation stands that a call has started, and what it and its own have used."""
@@ -96,7 +101,8 @@ class ToolResult:
     effect: EffectStatus | None = None
     """What is known of that mutation, where the status alone does not say."""
     arguments: JsonObject | None = None
-    """What it ran with, where a human has edited what was proposed; what is queued, for the outbox."""
+    """What it ran with, where a human has edited what was proposed; what is queued, for the outbox;
+    what it would have run with, where it was denied and that is written otherwise."""
     child: ChildStand | None = None
     """For a call that stands for a child invocation."""
 
@@ -104,6 +110,12 @@ class ToolResult:
     def effect_status(self) -> EffectStatus:
         """What the effect ledger says of its mutation; only for one with an effect key."""
         return self.effect or _LEDGER.get(self.status, "outcome_unknown")
+
+    @property
+    def denied(self) -> bool:
+        """Whether policy or a person has said no; that nobody has answered in time is no no."""
+        expired = self.error is not None and self.error.type == EXPIRED
+        return self.status is ResultStatus.DENIED and not expired
 
     @property
     def unavailable(self) -> bool:

@@ -347,13 +347,19 @@ class InvocationState:
             p.unavailable_turns = 0
             return
         p.tool_failures += sum(result.status in _FAILED for result in bad)
-        denied = {result.call_id for result in bad if result.status is ResultStatus.DENIED}
+        denied = {result.call_id for result in bad if result.denied}
         if denied:
             p.denials += len(denied)
             p.denied |= {
                 call_fingerprint(call.tool_name, call.arguments)
                 for call in calls_of(record.proposal.decision)
                 if isinstance(call, ToolCall) and call.call_id in denied
+            }
+            # As it would have run as well: whoever spells out a default proposes the same.
+            p.denied |= {
+                call_fingerprint(result.tool_name, result.arguments)
+                for result in bad
+                if result.denied and result.arguments is not None
             }
         down = all(result.unavailable for result in record.results)
         p.unavailable_turns = p.unavailable_turns + 1 if down else 0

@@ -82,6 +82,10 @@ class Agent:
         self.model = model
         self.finish_model = finish_model
         self.prices = tuple(prices)
+        for price in self.prices:
+            if type(price) is not Price:
+                msg = f"agent {name!r}: {price!r} is no price; give Price(...), or prices_of(...)"
+                raise ConfigurationError(msg)
         models = [price.model for price in self.prices]
         if len(set(models)) < len(models):
             msg = f"agent {name!r} has two prices for one model: {', '.join(models)}; give one each"

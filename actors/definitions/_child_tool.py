@@ -35,4 +35,5 @@ class ChildTool(Tool[[str], JsonValue]):
         )
         super().__init__(delegate, options)
         self.child = agent
+        self.agent = agent
         self.limits = budget

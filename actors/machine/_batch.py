@@ -225,7 +225,8 @@ class Batch:
         if index is None:
             index = self.asking.pop(attempt)
         call = self.plan.calls[index]
-        result = replace(result, attempts=self._attempts(call), effect_key=call.effect_key)
+        # What a child has done is in its own ledger.
+        result = replace(result, attempts=self._attempts(call), effect_key=None, effect=None)
         if asked:
             del self.unknown[index]
             self.journaled.discard(result.call_id)

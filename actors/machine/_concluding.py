@@ -88,7 +88,8 @@ class Concluding(Thinking):
         denied = _denied(turn.results)
         if denied and p.denials + len(denied) >= policy.max_denials:
             error = denied[-1].error
-            why = "" if error is None else f", the last one because: {error.message}"
+            tool = denied[-1].tool_name
+            why = "" if error is None else f", the last one, of {tool}, because: {error.message}"
             return Reason.POLICY_DENIED, f"{p.denials + len(denied)} calls were denied{why}"
         fault = turn.fault
         if fault is not None and fault.level == "answer":
@@ -230,7 +231,7 @@ _LOOK_BACK = 8
 
 
 def _denied(results: Sequence[ToolResult]) -> list[ToolResult]:
-    return [result for result in results if result.status is ResultStatus.DENIED]
+    return [result for result in results if result.denied]
 
 
 def _unavailable(results: Sequence[ToolResult]) -> str | None:

@@ -59,6 +59,7 @@ from loopwright.protocol import (
     Validated,
     Verified,
     Wake,
+    bounded,
 )
 
 from .._clock import Instant
@@ -67,7 +68,16 @@ from ._settling import Settling
 _FROM_PEOPLE = frozenset({Grant, Settle, DecideInstead, Expire, Wake})
 _PLACED = frozenset({Start, Recover, *_FROM_PEOPLE})
 """What is out of place in some states that take it."""
-_REQUESTS = (Cancel, Answer, Settle, Grant, Recover, DecideInstead, Expire, Wake)
+_REQUESTS = {
+    Cancel: "cancel",
+    Answer: "answer",
+    Settle: "settle",
+    Grant: "resume",
+    Recover: "recover",
+    DecideInstead: "decide",
+    Expire: "expire",
+    Wake: "wake it for",
+}
 """What is asked for without knowing where the invocation has come to meanwhile."""
 
 
@@ -205,15 +215,29 @@ class Machine(Settling):
         )
 
     def _refusal(self, message: Input) -> ProtocolError:
-        where = f"invocation {self.invocation_id} is {self.state}"
+        where, p = f"invocation {self.invocation_id}", self.folded.protocol
         if isinstance(message, AnswerApproval):
-            if message.digest in self.folded.protocol.decided:
-                return AlreadyDecidedError(f"{where}: this proposal was answered before")
+            if message.digest in p.decided:
+                return AlreadyDecidedError(
+                    f"{where}: this proposal was answered before, or has expired; that stands"
+                )
+            waiting = self.folded.proposal()
+            if waiting is not None:
+                shown = bounded(waiting.digest[:12])
+                return UnknownProposalError(f"{where} waits for another proposal, {shown}")
             return UnknownProposalError(f"{where}: no proposal is waiting for an answer")
-        kind = type(message).__name__
-        if isinstance(message, _REQUESTS):
-            return InvocationStateError(f"{where}: {kind} has no meaning there")
-        return ProtocolViolation(f"{where}: {kind} has no meaning there")
+        wanted = _REQUESTS.get(type(message))
+        if wanted is None:
+            kind = type(message).__name__
+            return ProtocolViolation(f"{where} is {self.state}: {kind} has no meaning there")
+        if p.status == "ended":
+            return InvocationStateError(
+                f"{where} is over ({p.reason}); there is nothing to {wanted}"
+            )
+        why = "running" if p.reason is None else f"suspended: {p.reason}"
+        if self.state is RunState.CREATED:
+            why = "to be recovered: its worker is gone"
+        return InvocationStateError(f"{where} is {why}; there is nothing to {wanted} now")
 
     # ------------------------------------------------------------ beginning and going on
     def _on_start(self, message: Start) -> None:

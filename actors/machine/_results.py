@@ -39,7 +39,7 @@ def outcome_unknown(call: PlannedCall, attempts: int, why: str) -> ToolResult:
         ResultStatus.OUTCOME_UNKNOWN,
         error=ToolError(ErrorCategory.INTERNAL, "OutcomeUnknown", text),
         attempts=attempts,
-        effect_key=call.effect_key,
+        effect_key=None if call.child else call.effect_key,
         arguments=call.arguments if call.edited else None,
     )
 
@@ -71,7 +71,7 @@ def not_started(call: PlannedCall, *, prepared: bool = False) -> ToolResult:
         call.tool_name,
         ResultStatus.NOT_STARTED,
         error=error,
-        effect_key=call.effect_key if prepared else None,
+        effect_key=call.effect_key if prepared and not call.child else None,
     )
 
 
@@ -154,7 +154,7 @@ def withheld(
         alike = entry.tool_name == call.tool_name and entry.arguments == call.arguments
         if same or alike:
             text = f"{_named(entry)} may have taken effect; it has to be settled first"
-            return _refusal(call, ErrorCategory.UNAVAILABLE, "Unsettled", text)
+            return _refusal(call, ErrorCategory.TRANSIENT, "Unsettled", text)
     return None
 
 
@@ -178,6 +178,7 @@ def as_dispatched(plan: Plan, before: OpenTurn) -> Plan:
                 arguments=last.arguments,
                 effect_key=last.effect_key,
                 outbox=None,
+                child=call.child if last.reserved is None else call.child or last.tool_name,
             )
             for call in plan.calls
         )
@@ -191,6 +192,8 @@ def edited(call: PlannedCall, result: ToolResult) -> ToolResult:
 
 def with_effect(refused: ToolResult, call: PlannedCall, attempts: int) -> ToolResult:
     """Say of a write that may not run again that it has not taken effect."""
+    if call.child:
+        return replace(refused, attempts=attempts)
     return replace(refused, effect_key=call.effect_key, effect="not_applied", attempts=attempts)
 
 

@@ -14,7 +14,6 @@ from loopwright.protocol import (
     AlreadyDecidedError,
     CallId,
     EffectEntry,
-    EffectKey,
     EffectReconciled,
     Found,
     Head,
@@ -55,6 +54,7 @@ class Settling(Turns):
                 message.found,
                 RECONCILER,
                 self._now.wall,
+                call.child is not None,
             )
         )
         stop = self.state is RunState.CANCELLING
@@ -103,7 +103,16 @@ class Settling(Turns):
             and message.call_id in self._waiting(before)
         ):
             dispatched = before.dispatched[message.call_id]
-            word = self._word(message, before.number, dispatched.tool_name, dispatched.effect_key)
+            word = EffectReconciled(
+                before.number,
+                message.call_id,
+                dispatched.tool_name,
+                dispatched.effect_key,
+                message.found,
+                message.by,
+                self._now.wall,
+                dispatched.reserved is not None,
+            )
             stopping = self.state is RunState.CANCELLING
             if self._batch is not None and (stopping or not self._suspending):
                 self._settle_running(self._batch, word)
@@ -113,7 +122,16 @@ class Settling(Turns):
                 # It waits for somebody else.
                 self._correct(word)
         elif past is not None:
-            self._correct(self._word(message, past.turn, past.tool_name, past.effect_key))
+            word = EffectReconciled(
+                past.turn,
+                message.call_id,
+                past.tool_name,
+                past.effect_key,
+                message.found,
+                message.by,
+                self._now.wall,
+            )
+            self._correct(word)
         else:
             raise self._nothing_to_settle(message)
 
@@ -123,13 +141,9 @@ class Settling(Turns):
         if batch is None and self.state in (RunState.RECONCILE, RunState.SUSPENDED):
             waiting += before.unsettled()
         elif batch is not None and self.state in (RunState.RECONCILE, RunState.CANCELLING):
-            waiting += [result.call_id for result in batch.unknown.values()]
+            # What a child that waits has done is settled there.
+            waiting += [r.call_id for r in batch.unknown.values() if r.child is None]
         return [call for call in waiting if (before.number, call) not in self._settling]
-
-    def _owed(self, before: OpenTurn) -> list[CallId]:
-        """Those of them that do not stand for a child, which comes to a word by itself."""
-        children = [r.call_id for r in before.results.values() if r.child is not None]
-        return [call for call in self._waiting(before) if call not in children]
 
     def _past_effect(self, message: Settle) -> EffectEntry | None:
         """Find the last write of a committed turn that is meant, and unknown, or in the outbox.
@@ -172,7 +186,7 @@ class Settling(Turns):
             # The suspension is still on its way; should it be cancelled, that is its result.
             batch.found(index, word.found, by_person=True, stop=True)
         records: list[Record] = [word]
-        if not self._owed(before):
+        if not self._waiting(before):
             records.append(Resumed(word.by, self._now.wall))
             head = self._head(None)
         elif self.folded.protocol.status == "suspended":
@@ -194,7 +208,8 @@ class Settling(Turns):
     def _correct(self, word: EffectReconciled) -> None:
         """Correct the ledger; nothing else changes, and what rests goes on resting."""
         pair = self._on_its_way(word)
-        queued = self.folded.business.effects[word.effect_key].status == "prepared"
+        effect = self.folded.business.effects.get(word.effect_key)
+        queued = effect is not None and effect.status == "prepared"
         concluded = (word.effect_key,) if queued else ()
         if self.state.at_rest:
             self._enter(self.state)
@@ -221,18 +236,13 @@ class Settling(Turns):
         self._settling |= {pair}
         return pair
 
-    def _word(self, message: Settle, turn: int, tool_name: str, key: EffectKey) -> EffectReconciled:
-        return EffectReconciled(
-            turn, message.call_id, tool_name, key, message.found, message.by, self._now.wall
-        )
-
     def _head_at_rest(self) -> Head:
         """The head it rests with, so that the ownership is given up again."""
         p, proposal = self.folded.protocol, self.folded.proposal()
         assert p.reason is not None
         detail = p.question if proposal is None else proposal.digest
         if p.open is not None and proposal is None:
-            owed, children = self._owed(p.open), p.open.children()
+            owed, children = self._waiting(p.open), p.open.children()
             if owed:
                 detail = unknown_calls((call, p.open.dispatched[call].tool_name) for call in owed)
             elif children:
@@ -253,6 +263,13 @@ class Settling(Turns):
                 return AlreadyDecidedError(
                     f"{where}: the effect of call {shown!r} {known}; there is nothing to settle"
                 )
+        before = self.folded.protocol.open
+        result = None if before is None else before.results.get(message.call_id)
+        if result is not None and result.child is not None:
+            return InvocationStateError(
+                f"{where}: call {shown!r} stands for child {result.child.invocation_id}, which "
+                f"is {result.child.reason}; settle the child's writes, or cancel it"
+            )
         when = "" if message.turn is None else f" in turn {message.turn}"
         return InvocationStateError(
             f"{where} has no call {shown!r} whose effect is unknown{when}; look at its effects"

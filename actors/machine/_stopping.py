@@ -137,7 +137,7 @@ class Stopping(Core):
         """Enter `CANCELLING`; leave it at once if nothing is in flight."""
         self._enter(RunState.CANCELLING)
         self._stop_reason, self._stop_cause = reason, cause
-        self._grace_until = self._now.monotonic + (0.0 if hard else self._policy.cancel_grace)
+        self._grace_until = self._now.monotonic + (0.0 if hard else self._grace())
         self._linger_due = self._approval_until = self._retry_due = None
         self._asked = hard
         self._validating = self._assessing = self._observing = self._compacting = None
@@ -150,6 +150,13 @@ class Stopping(Core):
             self._commit([told], head=self._head(None))
             told = None
         self._drain(told)
+
+    def _grace(self) -> float:
+        """How long is waited for what has to report; children end before their parent does."""
+        own, batch = self._policy.cancel_grace, self._batch
+        if batch is None or not batch.reserved:
+            return own
+        return max(own, self._terms[self.folded.protocol.agent].children_grace)
 
     def _take_open_turn(self) -> None:
         """Know the calls of an interrupted turn, also of one that was never planned here."""
@@ -229,7 +236,7 @@ class Stopping(Core):
             self._asked = True
             if self._ask(self._batch):
                 # They get as long as the writes themselves did.
-                self._grace_until = self._now.monotonic + self._policy.cancel_grace
+                self._grace_until = self._now.monotonic + self._grace()
                 if told is not None:
                     self._commit([told], head=self._head(None))
                 return
@@ -256,9 +263,20 @@ class Stopping(Core):
 
     def _reconcile_call(self, name: AttemptId, call: PlannedCall, *, stop: bool) -> None:
         assert call.effect_key is not None
-        identity, turn = self.invocation_id, self.turn
+        assert self._batch is not None
+        index = self._batch.index_of(call.call_id)
+        known = None if index is None else self._batch.unknown[index].child
         self._out.append(
-            Reconcile(identity, turn, call.call_id, name, call.tool_name, call.effect_key, stop)
+            Reconcile(
+                self.invocation_id,
+                self.turn,
+                call.call_id,
+                name,
+                call.tool_name,
+                call.effect_key,
+                stop,
+                None if known is None else known.invocation_id,
+            )
         )
 
     def _completed(self, batch: Batch) -> list[CallCompleted]:

@@ -21,3 +21,5 @@ class Terms(NamedTuple):
     """The agent that takes over where others only hand it on."""
     children: Mapping[str, Budget] = {}
     """Of each tool that stands for a child invocation, the limits it is started with."""
+    children_grace: float = 0.0
+    """Seconds its children may take to end once they are told to: longer than their own grace."""

@@ -161,7 +161,8 @@ class Thinking(Stopping):
         upto = None
         if p.turn >= self._summary_again:
             upto = compact_due(self._policy.context, self.folded.history(), p.summarized)
-        if upto is None:
+        if upto is None or self._gate(p.budget, self._spent()) is not None:
+            # Where no model may be asked any more, no summary is made either.
             self._prepare()
             return
         self._compacting = self.turn

@@ -81,12 +81,14 @@ class ChildExecutor(Service[Execute | Interrupt | Reconcile]):
     A child outlives its call: a parent that goes on elsewhere finds it again by its effect key.
 
     Args:
-        tool: Which agent the children are of.
+        tool: Which agent the children are of; `None` for one that only follows what is known.
         family: Runs them.
         holds: Whether a lease is safely held at this moment; nothing is started without.
     """
 
-    def __init__(self, tool: ChildTool, family: Family, holds: Callable[[Lease], bool]) -> None:
+    def __init__(
+        self, tool: ChildTool | None, family: Family, holds: Callable[[Lease], bool]
+    ) -> None:
         super().__init__()
         self._tool = tool
         self._family = family
@@ -138,16 +140,18 @@ class ChildExecutor(Service[Execute | Interrupt | Reconcile]):
                 self._work.ended(call.task)
 
     async def _stand(self, call: _Call) -> Input:
-        order, agent = call.order, self._tool.child
-        assert agent is not None
+        order, tool = call.order, self._tool
         if isinstance(order, Execute):
+            assert tool is not None
             try:
-                call.child = await self._family.start(self._tool, order)
+                call.child = await self._family.start(tool, order)
             except (ConfigurationError, InvocationStateError) as error:
                 # Refused before anything was stored; any other failure leaves that open.
                 return ChildRested(order.turn, order.attempt_id, _never(order, error))
-        else:
-            call.child = await self._family.find(agent, str(order.effect_key))
+        elif order.child is not None:
+            call.child = order.child
+        elif tool is not None:
+            call.child = await self._family.find(tool.agent, str(order.effect_key))
         if call.child is None:
             return Found(order.turn, order.attempt_id, not_applied())
         if call.stop:
@@ -181,9 +185,7 @@ class ChildExecutor(Service[Execute | Interrupt | Reconcile]):
 def _bare(
     order: Execute | Reconcile, status: ResultStatus, error: ToolError | None = None
 ) -> ToolResult:
-    return ToolResult(
-        order.call_id, order.tool_name, status, error=error, effect_key=order.effect_key
-    )
+    return ToolResult(order.call_id, order.tool_name, status, error=error)
 
 
 def _never(order: Execute, error: Exception) -> ToolResult:
@@ -214,8 +216,6 @@ def _result(order: Execute | Reconcile, outcome: Outcome) -> ToolResult:
         status,
         output if status is ResultStatus.OK else None,
         None if status is ResultStatus.OK else error,
-        effect_key=order.effect_key,
-        effect=None if status is ResultStatus.OUTCOME_UNKNOWN else "committed",
         child=stand,
     )
 

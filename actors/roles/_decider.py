@@ -244,8 +244,10 @@ class Decider(Service[Decide | CancelDecide]):
             needed = self._sent(asking) + REPLY_TOKENS
             asking.need = max(needed, (endpoint.context_window or 0) + 1)
         now = self._clock.now()
-        over = asking.used_up(now.monotonic)
-        wait = self._wait(asking, failure, now)
+        over, after = asking.used_up(now.monotonic), seconds_after(failure.retry_after, now.wall)
+        impatient = self._retry.impatient(after) if failure.kind in _RETRIED else ""
+        text += impatient
+        wait = None if impatient else self._wait(asking, failure.kind, after, now)
         goes_on = wait is not None or asking.move_on(failure.kind)
         retry_in = wait if wait is not None and over is None else 0.0
         told = AttemptFailed(
@@ -263,13 +265,15 @@ class Decider(Service[Decide | CancelDecide]):
         else:
             self._next(asking)
 
-    def _wait(self, asking: Asking, failure: Failure, now: Instant) -> float | None:
+    def _wait(
+        self, asking: Asking, kind: ModelErrorKind, after: float | None, now: Instant
+    ) -> float | None:
         """Say how long to wait until the same model is asked again; `None`: it is not."""
-        if failure.kind not in _RETRIED or asking.tries >= self._retry.max_attempts:
+        if kind not in _RETRIED or asking.tries >= self._retry.max_attempts:
             return None
         if not asking.affordable:
             return 0.0  # that it cannot be asked is no reason to wait
-        after, until = seconds_after(failure.retry_after, now.wall), asking.order.allowance.until
+        until = asking.order.allowance.until
         wait = self._retry.wait(asking.tries, after, self._random())
         late = until is not None and now.monotonic + wait >= until
         shut = self._breakers.refuses(asking.endpoint.name, self._breaker, after=wait)

@@ -12,7 +12,7 @@ import inspect
 import random
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Final, TypeAlias, cast
 
@@ -37,6 +37,7 @@ from loopwright.protocol import (
     NotDispatched,
     Reconcile,
     ResultStatus,
+    ToolError,
     ToolResult,
     to_json,
 )
@@ -323,9 +324,9 @@ class ToolExecutor(Service[Execute | Interrupt | Reconcile]):
     # ------------------------------------------------------------ what comes after a try
     def _ended(self, attempt: _Attempt, result: ToolResult, say: _Say) -> None:
         """A try is over: answer, unless it is tried again."""
-        wait = None if result.error is None else self._wait(attempt, result)
-        if wait is None:
-            self._answer(attempt, result, say)
+        wait = result if result.error is None else self._wait(attempt, result, result.error)
+        if isinstance(wait, ToolResult):
+            self._answer(attempt, wait, say)
             return
         if self._attempts.get(attempt.key) is not attempt:
             return
@@ -340,21 +341,23 @@ class ToolExecutor(Service[Execute | Interrupt | Reconcile]):
         else:
             again.timer = asyncio.get_running_loop().call_soon(admit)
 
-    def _wait(self, attempt: _Attempt, result: ToolResult) -> float | None:
-        """Say how long to wait until it is tried again; `None`: it is not."""
-        order, error = attempt.order, result.error
-        if error is None or not error.retryable or error.category not in _RETRIED:
-            return None
+    def _wait(self, attempt: _Attempt, result: ToolResult, error: ToolError) -> float | ToolResult:
+        """Say how long to wait until it is tried again; or, if it is not, what it has come to."""
+        order = attempt.order
+        if not error.retryable or error.category not in _RETRIED:
+            return result
         in_a_thread = attempt.stopped == "timeout" and self._threads is not None
         last = self._closed or attempt.tries >= self._retry.max_attempts
         if order.effect.is_write or attempt.withdrawn or in_a_thread or last:
-            return None
+            return result
         now = self._clock.now()
         after = seconds_after(attempt.retry_after, now.wall)
+        if impatient := self._retry.impatient(after):
+            return replace(result, error=replace(error, message=error.message + impatient))
         wait = self._retry.wait(attempt.tries, after, self._random())
         late = order.until is not None and now.monotonic + wait >= order.until
         shut = self._breakers.refuses(self._tool.name, self._breaker, after=wait)
-        return None if late or shut else wait
+        return result if late or shut else wait
 
     def _report(self, attempt: _Attempt, result: ToolResult) -> None:
         """Tell the breaker what a try came to."""

@@ -174,8 +174,16 @@ class Judge:
         one.planned = one.planned._replace(edited=one.runs)
         return one
 
-    def check_edit(self, started: InvocationStarted, turn: int, call: ToolCall) -> JsonObject:
+    def check_edit(
+        self, started: InvocationStarted, turn: int, call: ToolCall, asked: str = ""
+    ) -> Ask:
         """Check what a human wants to run instead of a call; return it as it will run.
+
+        Args:
+            started: The invocation.
+            turn: In which turn.
+            call: With the edited arguments.
+            asked: Why a human was asked; what counts is why one would be asked about the edit.
 
         Raises:
             RemoteProtocolError: If it does not fit the tool, or today's policy denies it.
@@ -184,11 +192,12 @@ class Judge:
         request = Validate(
             started.invocation_id, turn, decision, started.principal, metadata=started.metadata
         )
-        planned = self._call(request, call, None).planned
+        judged = self._call(request, call, None)
+        planned = judged.planned
         if planned.refused is not None and planned.refused.error is not None:
             where, problem = f"edits.{bounded(call.call_id)}", planned.refused.error.message
             raise RemoteProtocolError(where, problem)
-        return planned.arguments
+        return Ask(call.call_id, planned.tool_name, planned.arguments, judged.ask or asked)
 
     def _schema(self, judged: Judged) -> str:
         tool = self._agent.tools.get(judged.planned.tool_name)
@@ -212,7 +221,7 @@ class Judge:
             reads, writes = tool.reads_of(checked), tool.writes_of(checked)
         except InvalidArgumentsError as error:
             return _unfit(call, str(error), tool)
-        if request.refused and call_fingerprint(tool.name, call.arguments) in request.refused:
+        if request.refused and _is_refused(request, tool, call.arguments, arguments):
             text = "it was denied before; do not propose it again"
             return _denied(call, tool, arguments, "DeniedBefore", "denied_before", text)
         judgement = self._judgement(request, call, tool, arguments, reads, writes)
@@ -234,7 +243,7 @@ class Judge:
         planned = PlannedCall(
             call.call_id, tool.name, effect, arguments, key, None, outbox, False, tool.child
         )
-        judged = Judged(planned, None, None, None, reads, writes)
+        judged = Judged(planned, None, None, None, reads, writes, call.arguments)
         if judgement is not _ALLOWED or model_asks is not None:
             self._note(judged, judgement, model_asks)
         return judged
@@ -320,6 +329,11 @@ def _unfit(call: AnyCall, problem: str, tool: AnyTool) -> Judged:
     return at_fault(call, ResultStatus.INVALID_ARGUMENTS, "InvalidArguments", problem, tool.effect)
 
 
+def _is_refused(request: Validate, tool: AnyTool, *spelled: JsonObject) -> bool:
+    """Whether a call was denied before: as it is proposed, or as it would run."""
+    return any(call_fingerprint(tool.name, arguments) in request.refused for arguments in spelled)
+
+
 def _denied(
     call: ToolCall, tool: AnyTool, arguments: JsonObject, kind: str, rule: str, reason: str
 ) -> Judged:
@@ -329,4 +343,4 @@ def _denied(
 
 
 def _soft_stop(text: str) -> ToolError:
-    return ToolError(ErrorCategory.UNAVAILABLE, "SoftStop", f"not started: {text}")
+    return ToolError(ErrorCategory.PERMISSION, "SoftStop", f"not started: {text}")

@@ -7,6 +7,7 @@ from typing import Final
 
 from loopwright.policy import Footprint, stages
 from loopwright.protocol import (
+    EXPIRED,
     AnyCall,
     Effect,
     ErrorCategory,
@@ -20,6 +21,7 @@ from loopwright.protocol import (
     Validate,
     Verdict,
     bounded,
+    canonical,
 )
 
 BROKEN: Final = ToolError(
@@ -45,6 +47,8 @@ class Judged:
     """What the model did wrong; a denial by a human is not that."""
     reads: tuple[str, ...] | None = None
     writes: tuple[str, ...] | None = None
+    proposed: JsonObject | None = None
+    """The arguments as they were proposed; what is planned are those that would run."""
 
     @property
     def runs(self) -> bool:
@@ -54,7 +58,14 @@ class Judged:
     def refuse(self, status: ResultStatus, error: ToolError) -> None:
         """Not run it, and not ask anybody about it."""
         planned = self.planned
-        result = ToolResult(planned.call_id, planned.tool_name, status, error=error)
+        # Whoever spells out a default has proposed the same: it is kept what was denied.
+        meant = planned.arguments if status is ResultStatus.DENIED else None
+        if meant is not None and self.proposed is not None:
+            # By what is written: 1 and 1.0 are equal, and two texts.
+            meant = None if canonical(meant) == canonical(self.proposed) else meant
+        result = ToolResult(
+            planned.call_id, planned.tool_name, status, error=error, arguments=meant
+        )
         self.planned = PlannedCall(
             planned.call_id, planned.tool_name, planned.effect, planned.arguments, refused=result
         )
@@ -81,7 +92,7 @@ def refused(
     planned = PlannedCall(
         call.call_id, bounded(call.tool_name), effect, given if arguments is None else arguments
     )
-    judged = Judged(planned)
+    judged = Judged(planned, proposed=given)
     judged.refuse(status, error)
     return judged
 
@@ -128,7 +139,7 @@ def take_refusal(judged: Judged, request: Validate) -> None:
     if why is not None:
         kind, text = "DeniedByHuman", f"denied by {why}"
     elif call_id in request.expired:
-        kind = "ApprovalExpired"
+        kind = EXPIRED
         text = "nobody has answered for it in time, so it did not run; that is no human's no"
     else:
         return

@@ -72,6 +72,8 @@ class Routes:
     """By name of their tool."""
     verifier: ActorRef[Any]
     summarizer: ActorRef[Any]
+    children: ActorRef[Any]
+    """Who follows a child that is known, whatever its tool is called today."""
 
 
 class _Crash(NamedTuple):
@@ -210,8 +212,10 @@ class Supervisor(Actor):
         match output:
             case Execute() | Interrupt():
                 return routes.executors[output.tool_name]
-            case Reconcile():
+            case Reconcile(child=None):
                 return routes.executors.get(output.tool_name)
+            case Reconcile():
+                return routes.children
             case Commit():
                 self._sent = output.append.last_seq
                 return routes.committer

@@ -18,7 +18,7 @@ from loopwright.protocol import (
     digest,
 )
 
-from ._authorization import name_of
+from ._authorization import discard, name_of
 
 if TYPE_CHECKING:
     from .._policy import Policy
@@ -80,5 +80,6 @@ def refused_approver(
         except Exception as error:  # noqa: BLE001 - it never fails open, whatever a rule raises
             return f"{shown}: the rule {name} failed with {type(error).__name__}"
         if said is not True:
+            discard(said)
             return f"{shown}, by the rule {name}; let somebody else answer"
     return None

@@ -77,13 +77,18 @@ Judgement: TypeAlias = Allow | Deny | Ask
 Rule: TypeAlias = Callable[[Access], Judgement | None]
 """Decides, or returns `None` to leave it to the next rule."""
 Predicate: TypeAlias = Callable[[Access], bool]
-"""Holds for a call, or does not."""
+"""Holds for a call, or does not: `True` or `False`, and nothing that is merely taken for one."""
 F = TypeVar("F", bound=Callable[..., object])
+
+
+class NoTruthError(TypeError):
+    """Raised for a predicate that says something else than `True` or `False`."""
 
 
 def name_of(rule: Callable[..., object]) -> str:
     """Give the name a rule is explained by."""
-    return getattr(rule, "__name__", None) or type(rule).__name__
+    name: object = getattr(rule, "__name__", None)
+    return name if isinstance(name, str) and name else type(rule).__name__
 
 
 def in_order(given: F | Sequence[F], where: str) -> tuple[F, ...]:
@@ -102,10 +107,30 @@ def in_order(given: F | Sequence[F], where: str) -> tuple[F, ...]:
             raise ConfigurationError(msg) from None
     for rule in rules:
         # A class is callable too: `Allow` itself, as a rule, would allow everything.
-        if not callable(rule) or isinstance(rule, type) or inspect.iscoroutinefunction(rule):
+        if not callable(rule) or isinstance(rule, type) or _is_async(rule):
             msg = f"{where} holds {bounded(repr(rule))}; give plain functions of a call"
             raise ConfigurationError(msg)
     return cast("tuple[F, ...]", rules)
+
+
+def holds(predicate: Predicate, access: Access) -> bool:
+    """Ask a predicate: only `True` and `False` are answers, for a call is never judged by a guess.
+
+    Raises:
+        NoTruthError: If it says anything else, such as a coroutine.
+    """
+    said: object = predicate(access)
+    if said is True or said is False:
+        return said
+    discard(said)
+    kind = type(said).__name__
+    raise NoTruthError(f"{name_of(predicate)} said neither True nor False, but a {kind}")
+
+
+def discard(said: object) -> None:
+    """Drop what a function has returned and nobody will await; closing it spares the warning."""
+    if inspect.iscoroutine(said):
+        said.close()
 
 
 def judge(
@@ -118,11 +143,12 @@ def judge(
 ) -> Judgement:
     """Let denials speak first, then the ordered rules, then the questions, then the default.
 
-    A rule that raises denies: an authorization never fails open.
+    A rule that raises denies, and so does a predicate that says neither `True` nor `False`: an
+    authorization never fails open.
     """
     for predicate in deny:
         try:
-            held = bool(predicate(access))
+            held = holds(predicate, access)
         except Exception as error:  # noqa: BLE001 - it never fails open, whatever a rule raises
             return _failed(predicate, error)
         if held:
@@ -137,7 +163,7 @@ def judge(
             return _named(verdict, name_of(rule))
     for predicate in ask:
         try:
-            held = bool(predicate(access))
+            held = holds(predicate, access)
         except Exception as error:  # noqa: BLE001 - it never fails open, whatever a rule raises
             return _failed(predicate, error)
         if held:
@@ -150,17 +176,26 @@ def judge(
 
 def _failed(rule: Callable[..., object], error: Exception) -> Deny:
     name = name_of(rule)
-    return Deny(f"the rule {name} failed with {type(error).__name__}", name)
+    # What an error of somebody else says may be a secret; ours names a type.
+    said = f": {error}" if isinstance(error, NoTruthError) else ""
+    return Deny(f"the rule {name} failed with {type(error).__name__}{said}", name)
+
+
+def _is_async(rule: Callable[..., object]) -> bool:
+    """Whether calling it is known to give something to await: of an object, its `__call__` does."""
+    return any(map(inspect.iscoroutinefunction, (rule, type(rule).__call__)))
 
 
 def _named(verdict: Judgement, name: str) -> Judgement:
     match verdict:
         case Allow():
             return Allow(name)
-        case Deny(reason=reason):
+        case Deny(reason=str(reason)):
             return Deny(reason, name)
-        case Ask(reason=reason):
+        case Ask(reason=str(reason)):
             return Ask(reason, name)
         case _:
-            # A rule is foreign code: its annotation is only a promise.
+            # A rule is foreign code: its annotation is only a promise. A reason that is no text
+            # could never be read back from the journal.
+            discard(verdict)
             return Deny(f"the rule {name} returned no judgement", name)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from decimal import Decimal, InvalidOperation
-from typing import TypeVar
+from typing import TypeVar, cast
 
 from loopwright.protocol import ConfigurationError, JsonValue
 
@@ -19,8 +19,11 @@ from ._authorization import (
     Ask,
     Deny,
     Judgement,
+    NoTruthError,
     Predicate,
     Rule,
+    discard,
+    holds,
     in_order,
     name_of,
 )
@@ -112,14 +115,19 @@ def capability(name: str) -> Predicate:
 def same_tenant(tenant_of: Callable[[str], str | None] | None = None) -> Predicate:
     """Hold where everything a call touches is of the principal's tenant.
 
-    Not for a principal without a tenant, nor for a call of a tool that does not say what it
-    touches.
+    What it touches is `Access.objects`: all its tool declares, as `resources` and as `writes`. A
+    tool that declares only what it writes is taken to read nothing else; if it does, declare that
+    as well, for nobody else can know. It does not hold for a call of a tool that declares
+    nothing, nor for a principal without a tenant.
 
     Args:
         tenant_of: Says whose an object is, by the name its tool declares; by default what is
             before the first slash, as in ``acme/order:7``.
+
+    Raises:
+        ConfigurationError: If `tenant_of` is no plain function.
     """
-    find = tenant_of or _before_slash
+    find = _before_slash if tenant_of is None else _lookup(tenant_of, "same_tenant")
 
     def predicate(access: Access) -> bool:
         return _all_of(access, access.principal.tenant, find)
@@ -132,10 +140,14 @@ def owns(owner_of: Callable[[str], str | None]) -> Predicate:
 
     Args:
         owner_of: Says which actor owns an object, by the name its tool declares.
+
+    Raises:
+        ConfigurationError: If `owner_of` is no plain function.
     """
+    find = _lookup(owner_of, "owns")
 
     def predicate(access: Access) -> bool:
-        return _all_of(access, access.principal.actor, owner_of)
+        return _all_of(access, access.principal.actor, find)
 
     return _named(predicate, "owns")
 
@@ -143,11 +155,12 @@ def owns(owner_of: Callable[[str], str | None]) -> Predicate:
 # ---------------------------------------------------------------- put together
 def not_(predicate: Predicate) -> Predicate:
     """Hold where the other one does not."""
+    (part,) = _parts((predicate,), "not_")
 
     def negated(access: Access) -> bool:
-        return not predicate(access)
+        return not holds(part, access)
 
-    return _named(negated, f"not_({name_of(predicate)})")
+    return _named(negated, f"not_({name_of(part)})")
 
 
 def all_of(*predicates: Predicate) -> Predicate:
@@ -155,7 +168,7 @@ def all_of(*predicates: Predicate) -> Predicate:
     parts = _parts(predicates, "all_of")
 
     def predicate(access: Access) -> bool:
-        return all(part(access) for part in parts)
+        return all(holds(part, access) for part in parts)
 
     return _named(predicate, _joined("all_of", parts))
 
@@ -165,29 +178,29 @@ def any_of(*predicates: Predicate) -> Predicate:
     parts = _parts(predicates, "any_of")
 
     def predicate(access: Access) -> bool:
-        return any(part(access) for part in parts)
+        return any(holds(part, access) for part in parts)
 
     return _named(predicate, _joined("any_of", parts))
 
 
 def allow_if(*predicates: Predicate) -> Rule:
     """Allow a call for which each of these holds; leave the others to the next rule."""
-    holds = all_of(*_parts(predicates, "allow_if"))
+    parts = _parts(predicates, "allow_if")
 
     def rule(access: Access) -> Judgement | None:
-        return Allow() if holds(access) else None
+        return Allow() if all(holds(part, access) for part in parts) else None
 
     return _named(rule, _joined("allow_if", predicates))
 
 
 def ask_if(*predicates: Predicate, reason: str = "") -> Rule:
     """Have a human asked about a call for which each of these holds; leave the others."""
-    holds = all_of(*_parts(predicates, "ask_if"))
+    parts = _parts(predicates, "ask_if")
     name = _joined("ask_if", predicates)
     said = Ask(reason or f"{name} needs a human's yes")
 
     def rule(access: Access) -> Judgement | None:
-        return said if holds(access) else None
+        return said if all(holds(part, access) for part in parts) else None
 
     return _named(rule, name)
 
@@ -221,6 +234,21 @@ def _parts(predicates: tuple[Predicate, ...], where: str) -> tuple[Predicate, ..
     if not predicates:
         raise ConfigurationError(f"{where} is given no predicate; give at least one")
     return in_order(predicates, where)
+
+
+def _lookup(find: Callable[[str], str | None], where: str) -> Callable[[str], str | None]:
+    """Have somebody's function asked whose an object is; what is no name is no answer."""
+    (function,) = in_order(find, where)
+
+    def whose(name: str) -> str | None:
+        said = cast("object", function(name))
+        if said is None or isinstance(said, str):
+            return said
+        discard(said)
+        kind = type(said).__name__
+        raise NoTruthError(f"{name_of(function)} said neither a name nor None, but a {kind}")
+
+    return whose
 
 
 def _joined(word: str, predicates: tuple[Predicate, ...]) -> str:

@@ -30,6 +30,8 @@ class Retry:
     """Seconds, at most, before the second attempt; doubled for each further one."""
     longest: float = 30.0
     """Seconds; a wait that somebody asks for may be longer."""
+    patience: float = 300.0
+    """Seconds; the longest wait that somebody may ask for. Who asks for more is not tried again."""
 
     def __post_init__(self) -> None:
         """Refuse what cannot be meant."""
@@ -37,11 +39,17 @@ class Retry:
         if type(attempts) is not int or attempts < 1:
             msg = f"Retry.max_attempts is {attempts!r}; give at least 1"
             raise ConfigurationError(msg)
-        for name in ("first", "longest"):
+        for name in ("first", "longest", "patience"):
             value = getattr(self, name)
             if not _is_seconds(value):
                 msg = f"Retry.{name} is {value!r}; give seconds that are not negative"
                 raise ConfigurationError(msg)
+
+    def impatient(self, retry_after: float | None) -> str:
+        """Say what was asked for, if that is too long to be waited for; else nothing."""
+        if retry_after is None or retry_after <= self.patience:
+            return ""
+        return f"; it asks for a wait of {retry_after:.15g} s, and at most {self.patience:.15g} s are waited"
 
     def wait(self, failures: int, retry_after: float | None, random: float) -> float:
         """Say how long to wait before the next attempt, with full jitter.

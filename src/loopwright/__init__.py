@@ -21,7 +21,12 @@ if TYPE_CHECKING:
     from loopwright.policy import Context as Context
     from loopwright.policy import Policy as Policy
     from loopwright.policy import Progress as Progress
+    from loopwright.protocol import UNSETTLED as UNSETTLED
+    from loopwright.protocol import AlreadyDecidedError as AlreadyDecidedError
+    from loopwright.protocol import ApprovalExpiredError as ApprovalExpiredError
+    from loopwright.protocol import ApproverRefusedError as ApproverRefusedError
     from loopwright.protocol import Budget as Budget
+    from loopwright.protocol import CallId as CallId
     from loopwright.protocol import CannotContinue as CannotContinue
     from loopwright.protocol import Claim as Claim
     from loopwright.protocol import Clarification as Clarification
@@ -29,19 +34,28 @@ if TYPE_CHECKING:
     from loopwright.protocol import Effect as Effect
     from loopwright.protocol import Final as Final
     from loopwright.protocol import Handoff as Handoff
+    from loopwright.protocol import InvocationNotFoundError as InvocationNotFoundError
+    from loopwright.protocol import InvocationStateError as InvocationStateError
+    from loopwright.protocol import LeaseHeldError as LeaseHeldError
     from loopwright.protocol import LoopwrightError as LoopwrightError
     from loopwright.protocol import Model as Model
+    from loopwright.protocol import ModelError as ModelError
     from loopwright.protocol import ModelReply as ModelReply
     from loopwright.protocol import ModelRequest as ModelRequest
     from loopwright.protocol import Outcome as Outcome
     from loopwright.protocol import Overloaded as Overloaded
+    from loopwright.protocol import Price as Price
     from loopwright.protocol import Principal as Principal
     from loopwright.protocol import ProgressNote as ProgressNote
     from loopwright.protocol import Reason as Reason
     from loopwright.protocol import Reconciled as Reconciled
+    from loopwright.protocol import RemoteProtocolError as RemoteProtocolError
     from loopwright.protocol import RequestApproval as RequestApproval
+    from loopwright.protocol import RuntimeClosedError as RuntimeClosedError
+    from loopwright.protocol import StoreError as StoreError
     from loopwright.protocol import ToolCall as ToolCall
     from loopwright.protocol import ToolCalls as ToolCalls
+    from loopwright.protocol import UnknownProposalError as UnknownProposalError
     from loopwright.protocol import Usage as Usage
     from loopwright.protocol import Verification as Verification
     from loopwright.protocol import applied as applied
@@ -54,8 +68,13 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 __all__ = [
+    "UNSETTLED",
     "Agent",
+    "AlreadyDecidedError",
+    "ApprovalExpiredError",
+    "ApproverRefusedError",
     "Budget",
+    "CallId",
     "CannotContinue",
     "Claim",
     "Clarification",
@@ -65,26 +84,35 @@ __all__ = [
     "FallbackChain",
     "Final",
     "Handoff",
+    "InvocationNotFoundError",
+    "InvocationStateError",
+    "LeaseHeldError",
     "LoopwrightError",
     "Model",
+    "ModelError",
     "ModelReply",
     "ModelRequest",
     "Outcome",
     "Overloaded",
     "Policy",
+    "Price",
     "Principal",
     "Progress",
     "ProgressNote",
     "Reason",
     "Reconciled",
+    "RemoteProtocolError",
     "RequestApproval",
     "Run",
     "Runtime",
+    "RuntimeClosedError",
+    "StoreError",
     "SyncRuntime",
     "ToolCall",
     "ToolCalls",
     "ToolContext",
     "ToolFailure",
+    "UnknownProposalError",
     "Usage",
     "Verification",
     "applied",

@@ -13,7 +13,7 @@ from casebook.desk import Wire, agent, batch, call, journal
 from loopwright import Final, LoopwrightError, Outcome, Policy, Reason, Runtime, tool
 from loopwright.actors import AnyTool
 from loopwright.policy import Approver, over, tool_named, writes
-from loopwright.protocol import ApprovalRequested
+from loopwright.protocol import ApprovalRequested, JsonObject
 from loopwright.stores import MemoryStore
 from loopwright.testing import ScriptedModel, VirtualClock
 
@@ -34,7 +34,7 @@ class Shop:
             return "text"
 
         @tool(effect="manual", writes=lambda a: [f"file:{a.path}"])
-        async def rm(path: str) -> str:
+        async def rm(path: str, force: bool = False) -> str:
             self.done.append(f"rm {path}")
             return "gone"
 
@@ -146,6 +146,97 @@ async def test_b71_who_may_approve_cannot_be_gone_round_through_the_parent() -> 
         assert shop.done == []
 
 
+def _up_to_100(approver: Approver) -> bool:
+    """A lead approves anything; everybody else only what is small, as it would run."""
+    return approver.by == "lead" or approver.ask.arguments["amount"] in range(101)
+
+
+UP_TO_100: dict[str, Any] = {"ask": [over(50)], "may_approve": _up_to_100}
+
+
+async def test_b71_who_may_approve_is_asked_about_what_would_run() -> None:
+    """B71: an edit does not get more approved than its approver may; nor does it need less."""
+    steps = (batch(pay("c1", 60)), batch(pay("c2", 500)), Final("done"))
+    async with desk(*steps, **UP_TO_100) as (runtime, shop, _):
+        before = await runtime.run("desk", "the goal")
+        name = before.invocation_id
+        edits: dict[str, JsonObject] = {"c1": {"amount": 100_000}}
+        for calls in (None, ["c1"]):
+            with pytest.raises(LoopwrightError, match="'junior' may not answer for call 'c1'"):
+                await runtime.approve(name, digest(before), by="junior", edits=edits, calls=calls)
+        assert (await runtime.outcome(name)).proposal == before.proposal
+        assert shop.done == []
+        run = await runtime.approve(name, digest(before), by="lead", edits=edits)
+        second = await run.outcome()
+        # What was proposed is too much for them; what they make of it is not.
+        with pytest.raises(LoopwrightError, match="'junior' may not answer for call 'c2'"):
+            await runtime.approve(name, digest(second), by="junior")
+        run = await runtime.approve(name, digest(second), by="junior", edits={"c2": {"amount": 70}})
+        assert (await run.outcome()).completed
+    assert shop.done == ["pay 100000 ann", "pay 70 ann"]
+
+
+async def test_b71_nor_through_the_parent() -> None:
+    """B71: the edit of a child's call is checked where the child is, by its own policy."""
+    shop = Shop()
+    kid_model = ScriptedModel([batch(pay("c1", 60)), Final("done")])
+    kid = agent(kid_model, *shop.tools, policy=Policy(**UP_TO_100), name="kid")
+    boss_model = ScriptedModel([batch(call("c1", "kid", {"goal": "pay"})), Final("done")])
+    # The boss' own question has the same call id, was answered, and is not this one.
+    rules = Policy(ask=[tool_named("kid")], may_approve=lambda a: a.by == "owner")
+    boss = agent(boss_model, kid.as_tool(), policy=rules, name="boss")
+    async with Runtime([kid, boss], clock=VirtualClock()) as runtime:
+        asked = await runtime.run("boss", "the goal")
+        run = await runtime.approve(asked.invocation_id, digest(asked), by="owner")
+        parent = await run.outcome()
+        child = await runtime.outcome(parent.waits_for[0])
+        for name in (parent.invocation_id, child.invocation_id):
+            with pytest.raises(LoopwrightError, match="'junior' may not answer for call 'c1'"):
+                await runtime.approve(
+                    name, digest(child), by="junior", edits={"c1": {"amount": 100_000}}
+                )
+        assert shop.done == []
+        run = await runtime.approve(
+            parent.invocation_id, digest(child), by="junior", edits={"c1": {"amount": 61}}
+        )
+        assert (await run.outcome()).completed
+    assert shop.done == ["pay 61 ann"]
+
+
+async def test_b71_the_reason_is_that_of_what_would_run() -> None:
+    """B71: an edit may be asked about for another reason, and that one its approver has to meet."""
+    seen: list[str] = []
+
+    def rule(approver: Approver) -> bool:
+        seen.append(approver.ask.reason)
+        return "over(1000)" not in approver.ask.reason
+
+    steps = (batch(pay("c1", 60)), Final("done"))
+    options: dict[str, Any] = {"ask": [over(1_000), over(50)], "may_approve": rule}
+    async with desk(*steps, **options) as (runtime, shop, _):
+        before = await runtime.run("desk", "the goal")
+        name = before.invocation_id
+        with pytest.raises(LoopwrightError, match="may not answer"):
+            await runtime.approve(name, digest(before), by="bo", edits={"c1": {"amount": 5_000}})
+        # About this one nobody would be asked: what was proposed is why they are.
+        run = await runtime.approve(name, digest(before), by="bo", edits={"c1": {"amount": 10}})
+        assert (await run.outcome()).completed
+    assert seen == ["over(1000) needs a human's yes", "over(50) needs a human's yes"]
+    assert shop.done == ["pay 10 ann"]
+
+
+async def test_b73_who_answers_the_rest_is_not_asked_about_what_is_answered() -> None:
+    """B73: without `calls` a yes is for the calls that still wait, and for no other."""
+    steps = (batch(pay("c1", 500), pay("c2", 60, "bo")), Final("done"))
+    async with desk(*steps, **UP_TO_100) as (runtime, shop, _):
+        before = await runtime.run("desk", "the goal")
+        name = before.invocation_id
+        await runtime.approve(name, digest(before), by="lead", calls=["c1"])
+        run = await runtime.approve(name, digest(before), by="junior")
+        assert (await run.outcome()).completed
+    assert sorted(shop.done) == ["pay 500 ann", "pay 60 bo"]
+
+
 # ---------------------------------------------------------------- what is asked
 async def test_b72_a_model_that_says_it_was_approved_is_asked_about_like_any_other() -> None:
     """B72: what the history or the commentary claims is no answer."""
@@ -235,6 +326,51 @@ async def test_b81_expiry_is_not_a_humans_no() -> None:
         assert outcome.completed
         assert (statuses(outcome), errors(outcome)) == (["denied"], ["ApprovalExpired"])
         assert len(model.requests[-1].history) == 1
+    assert shop.done == []
+
+
+async def test_b81_what_has_expired_is_asked_about_again() -> None:
+    """B81: nobody has said no, so the same call is a question again, and counts as no denial."""
+    clock = VirtualClock()
+    steps = (*(batch(pay(f"c{turn}", 50)) for turn in range(3)), Final("done"))
+    options: dict[str, Any] = {"ask": [over(10)], "approval_expires": 600, "max_denials": 2}
+    async with desk(*steps, clock=clock, **options) as (runtime, shop, _):
+        outcome = await runtime.run("desk", "the goal")
+        for _ in range(2):
+            assert outcome.reason is Reason.APPROVAL_REQUIRED
+            await clock.advance(601)
+            with pytest.raises(LoopwrightError, match="has expired"):
+                await runtime.approve(outcome.invocation_id, digest(outcome), by="bo")
+            outcome = await runtime.outcome(outcome.invocation_id)
+        run = await runtime.approve(outcome.invocation_id, digest(outcome), by="bo")
+        outcome = await run.outcome()
+        assert outcome.completed
+        assert await asked(runtime, outcome) == [["c0"], ["c1"], ["c2"]]
+        assert errors(outcome) == ["ApprovalExpired"] * 2
+    assert shop.done == ["pay 50 ann"]
+
+
+SHORT, LONG = {"path": "/"}, {"path": "/", "force": False}
+
+
+@pytest.mark.parametrize(("first", "again"), [(SHORT, LONG), (LONG, SHORT)])
+@pytest.mark.parametrize("human", [True, False])
+async def test_b85_a_default_that_is_spelled_out_makes_no_other_call(
+    human: bool, first: Wire, again: Wire
+) -> None:
+    """B85: what would run is the same, whichever way round, and also for another worker."""
+    steps = (batch(call("c1", "rm", first)), batch(call("c2", "rm", again)), Final("done"))
+    store, shop, model = MemoryStore(), Shop(), ScriptedModel(steps)
+    policy = Policy(ask=[writes()]) if human else Policy(deny=[writes()])
+    desk = agent(model, *shop.tools, policy=policy)
+    async with Runtime([desk], store=store) as runtime:
+        outcome = await runtime.run("desk", "the goal")
+    if human:
+        async with Runtime([desk], store=store) as runtime:
+            run = await runtime.deny(outcome.invocation_id, digest(outcome), by="bo")
+            outcome = await run.outcome()
+    assert outcome.completed
+    assert errors(outcome) == ["DeniedByHuman" if human else "Denied", "DeniedBefore"]
     assert shop.done == []
 
 

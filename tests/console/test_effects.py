@@ -192,6 +192,7 @@ def test_for_machines_the_approved_calls_are_listed(till: Cli) -> None:
     words = ("approve", asked["invocation_id"], asked["proposal"]["digest"], "--by", "ana")
     done = till(*words, "--edit", 'c7={"order": 8, "amount": 1}', "--json").json
     assert done["approved"] == {
+        "invocation_id": asked["invocation_id"],
         "digest": asked["proposal"]["digest"],
         "agent": "till",
         "principal": {"actor": "anonymous", "tenant": "", "roles": [], "capabilities": []},

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from services.journals import (
     RECORDS,
     STARTED,
     A,
+    ASKED,
     B,
     C,
     entries,
@@ -89,7 +91,7 @@ def test_approvals_pauses_and_faults_are_in_their_turn(told: Explanation) -> Non
     assert first.fault is not None
     assert [type(pause).__name__ for pause in third.pauses] == ["Suspended", "Resumed"]
     assert [type(pause).__name__ for pause in fourth.pauses] == [
-        *("Suspended", "Resumed", "CancelRequested"),
+        *("Suspended", "Resumed", "CancelRequested", "InvocationEnded"),
     ]
 
 
@@ -215,10 +217,24 @@ def test_show_has_a_line_for_each_of_these_records(cli: Cli, kept: Path) -> None
 
 
 def test_explain_leads_to_what_can_be_decided(cli: Cli, folder: Path) -> None:
-    keep(folder / "loopwright.db", (STARTED, *FIRST_TURN[:5]), Reason.APPROVAL_REQUIRED)
+    asked = replace(ASKED, expires_at=4_102_444_800.0)
+    records = (STARTED, *FIRST_TURN[:3], asked, FIRST_TURN[4])
+    keep(folder / "loopwright.db", records, Reason.APPROVAL_REQUIRED)
     shown = cli("explain", "feed").out
     assert "loopwright approve 0000feed dddddddddddd --by YOUR-NAME" in shown
-    assert "until 1970-01-01 00:31:40 UTC" in shown
+    assert "until 2100-01-01 00:00:00 UTC" in shown
+
+
+@pytest.mark.parametrize("words", [("explain", "feed"), ("show", "feed"), ("inbox",)])
+def test_a_proposal_that_has_expired_does_not_look_open(
+    cli: Cli, folder: Path, words: tuple[str, ...]
+) -> None:
+    keep(folder / "loopwright.db", (STARTED, *FIRST_TURN[:5]), Reason.APPROVAL_REQUIRED)
+    shown = cli(*words).out
+    for part in ("expired, nothing of it runs", "expired at 1970-01-01 00:31:40 UTC"):
+        assert part in shown
+    assert "loopwright approve" not in shown
+    assert "loopwright recover" in shown
 
 
 def test_other_decisions_have_words_too(cli: Cli, folder: Path) -> None:

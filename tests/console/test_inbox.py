@@ -129,4 +129,5 @@ def test_the_proposal_of_another_digest_is_not_shown_as_if_it_was_meant(clerk: C
     waiting = clerk("run", "clerk", "buy milk", "--json").json
     said = clerk("approve", waiting["invocation_id"], "0" * 64, "--by", "ana")
     assert (said.code, said.out) == (2, "")
-    assert "no proposal" in said.err
+    mine = waiting["proposal"]["digest"][:12]
+    assert f"waits for another proposal, {mine}; look at it with `loopwright show" in said.err

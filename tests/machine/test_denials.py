@@ -39,7 +39,9 @@ def test_the_third_denial_ends_it() -> None:
     assert run.state is RunState.MODEL_THINKING
     run.propose("ban")
     assert run.reason is Reason.POLICY_DENIED
-    assert run.outcome.cause == "3 calls were denied, the last one because: it may not run"
+    assert run.outcome.cause == (
+        "3 calls were denied, the last one, of ban, because: it may not run"
+    )
     assert run.commits[-1] == ("turn_committed", "invocation_ended")
     assert (len(run.all(Decide)), run.all(Execute)) == (3, [])
 

@@ -130,7 +130,7 @@ def test_the_same_again_is_not_dispatched_before_it_is_settled(tool: str) -> Non
     (result,) = run.turns[1].results
     assert (result.status, result.effect_key) == ("not_started", None)
     assert result.error is not None
-    assert (result.error.type, result.error.category) == ("Unsettled", ErrorCategory.UNAVAILABLE)
+    assert (result.error.type, result.error.category) == ("Unsettled", ErrorCategory.TRANSIENT)
     assert f"call '{tool}' of turn 1" in result.error.message
 
     run.observed().settle(tool, not_applied()).propose(tool)

@@ -42,7 +42,7 @@ from loopwright.protocol import (
     state_of,
 )
 from machine.driver import Driver
-from machine.samples import INVOCATION
+from machine.samples import CHILDREN, INVOCATION
 from machine.snapshot import plain, snapshot
 
 Call = tuple[int, CallId]
@@ -242,7 +242,7 @@ class Watched:
             assert "dispatched" not in {effect.status for effect in folded.partial().effects}
         if reason is Reason.RECONCILIATION_REQUIRED:
             assert p.open is not None
-            assert p.open.unsettled()
+            assert p.open.unsettled() or p.open.children()
         if reason is Reason.COMPLETED:
             self._check_verdicts()
         self._check_handoffs()
@@ -258,7 +258,7 @@ class Watched:
             for result in turn.results:
                 if (turn.turn, result.call_id) in self.begun:
                     assert result.status != "not_started"
-                    assert result.effect_key is not None
+                    assert (result.effect_key is None) == (result.tool_name in CHILDREN)
 
     def _check_words(self) -> None:
         """Of one attempt there is one word that settles it."""

@@ -287,3 +287,5 @@ def test_a_grant_never_takes_anything_away(budget: Budget, more: Budget) -> None
     assert (granted.max_steps is None) == (budget.max_steps is None)
     if granted.max_steps is not None and budget.max_steps is not None:
         assert granted.max_steps == budget.max_steps + (more.max_steps or 0)
+    for kept in ("max_handoffs", "reserve_steps", "soft_ratio"):
+        assert getattr(granted, kept) == getattr(budget, kept), kept

@@ -38,6 +38,14 @@ def test_what_somebody_asks_for_is_waited_at_least() -> None:
     assert retry.wait(1, 0.0, 0.5) == 0.5
 
 
+def test_nobody_is_waited_for_without_end() -> None:
+    """What somebody else asks for is theirs to say, and ours to agree to; the text says both."""
+    retry = Retry(patience=60)
+    assert [retry.impatient(after) for after in (None, 0.0, 60.0)] == ["", "", ""]
+    assert retry.impatient(60.5) == "; it asks for a wait of 60.5 s, and at most 60 s are waited"
+    assert "1000000000000 s, and at most 300 s" in Retry().impatient(1e12)
+
+
 @given(
     st.integers(1, 10_000),
     st.none() | st.floats(0, 1e9),
@@ -61,6 +69,8 @@ def test_no_wait_is_negative_endless_or_shorter_than_asked(
         (Retry, {"max_attempts": True}, "Retry.max_attempts is True; give at least 1"),
         (Retry, {"first": -1}, "Retry.first is -1; give seconds that are not negative"),
         (Retry, {"longest": math.nan}, "Retry.longest is nan; give seconds that are not negative"),
+        (Retry, {"patience": -1}, "Retry.patience is -1; give seconds that are not negative"),
+        (Retry, {"patience": math.inf}, "Retry.patience is inf; give seconds that are not"),
         (Retry, {"longest": "1"}, "Retry.longest is '1'; give seconds that are not negative"),
         (Breaker, {"failures": -1}, "Breaker.failures is -1; give a number that is not negative"),
         (Breaker, {"failures": 1.5}, "Breaker.failures is 1.5; give a number that is not"),

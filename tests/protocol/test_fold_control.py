@@ -8,6 +8,7 @@ from decimal import Decimal
 import pytest
 
 from loopwright.protocol import (
+    EXPIRED,
     NOBODY,
     AnswerVerified,
     ApprovalDecided,
@@ -190,6 +191,20 @@ def test_denied_calls_are_counted_and_remembered_by_what_they_were() -> None:
     p = state(turn(1, *denied), turn(2, READ), turn(3, *denied)).protocol
     assert p.denials == 2
     assert p.denied == {call_fingerprint("hire", {"n": 7})}
+
+
+def test_a_denied_call_is_remembered_as_it_would_have_run_as_well() -> None:
+    """B85: a default that is spelled out makes no other call; an expiry is remembered as nothing."""
+    meant = replace(failed(A, STATUS.DENIED), tool_name="hire", arguments={"n": 7, "of": "all"})
+    p = state(turn(1, meant, READ)).protocol
+    assert p.denials == 1
+    assert p.denied == {
+        call_fingerprint("hire", {"n": 7}),
+        call_fingerprint("hire", {"n": 7, "of": "all"}),
+    }
+    expired = ToolError(ErrorCategory.PERMISSION, EXPIRED, "nobody has answered")
+    p = state(turn(1, replace(meant, error=expired), READ)).protocol
+    assert (p.denials, p.denied) == (0, frozenset())
 
 
 def test_turns_in_which_all_is_down_are_counted_in_a_row() -> None:

@@ -62,7 +62,8 @@ def test_settling_and_the_ledger(found: Reconciled, status: str, times: int) -> 
         (fact,) = runtime.effects(statuses=UNSETTLED)
         assert (fact.invocation_id, fact.entry.effect_key) == (waits.invocation_id, "pay:7")
 
-        runtime.settle(waits.invocation_id, "a", found, by="bo", turn=1)
+        settled = runtime.settle(waits.invocation_id, "a", found, by="bo", turn=1)
+        assert settled == waits.invocation_id
         assert runtime.outcome(waits.invocation_id).completed
         for query in (
             runtime.effects(),
@@ -82,6 +83,34 @@ def test_the_first_word_stands() -> None:
         runtime.outcome(waits.invocation_id)
         with pytest.raises(AlreadyDecidedError):
             runtime.settle(waits.invocation_id, "a", not_applied(), by="bo")
+
+
+@pytest.mark.parametrize("said", ["approve", "deny", "answer_approval"])
+def test_an_answer_to_a_proposal_returns_whose_it_was(said: str) -> None:
+    """Where the runtime returns a `Run`, this is its id."""
+    with SyncRuntime(Runtime([till(Policy(ask=[writes()]))])) as runtime:
+        asked = runtime.run("till", "pay 7")
+        assert asked.proposal is not None
+        identity, digest = asked.invocation_id, asked.proposal.digest
+        match said:
+            case "approve":
+                returned = runtime.approve(identity, digest, by="bo")
+            case "deny":
+                returned = runtime.deny(identity, digest, by="bo")
+            case _:
+                returned = runtime.answer_approval(identity, digest, {"a": False}, by="bo")
+        assert returned == identity
+
+
+@pytest.mark.parametrize("said", ["answer", "decide"])
+def test_an_answer_to_a_question_returns_whose_it_was(said: str) -> None:
+    model = ScriptedModel([{"kind": "clarification", "question": "which order?"}, Final("done")])
+    with SyncRuntime(Runtime([Agent("till", model=model)])) as runtime:
+        identity = runtime.run("till", "pay").invocation_id
+        if said == "answer":
+            assert runtime.answer(identity, "7", by="bo") == identity
+        else:
+            assert runtime.decide(identity, Final("none"), by="bo") == identity
 
 
 def test_an_approval_may_edit_what_runs() -> None:

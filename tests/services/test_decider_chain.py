@@ -169,6 +169,43 @@ async def test_two_decisions_wait_each_on_its_own() -> None:
     assert [said.turn for said in bench.answers] == [2, 1]
 
 
+TOO_LONG = [301, "301", 10**12, "Thu, 01 Jan 2037 00:00:00 GMT"]
+
+
+@pytest.mark.parametrize("asked", TOO_LONG)
+async def test_who_asks_for_too_long_a_wait_is_not_waited_for(asked: str | float) -> None:
+    """Also where there is no deadline: it fails as it is, and says what was asked for."""
+    model = ScriptedModel([fails("rate_limited", retry_after=asked), NEVER])
+    async with decider(model, policy=policy()) as bench:
+        answered = await bench.answer()
+    assert isinstance(answered, DecideFailed)
+    assert answered.category is ModelErrorKind.RATE_LIMITED
+    assert answered.error.startswith("ModelError: rate_limited; it asks for a wait of ")
+    assert answered.error.endswith(" s, and at most 300 s are waited")
+    assert told(bench) == [("ScriptedModel", "rate_limited", 0.0)]
+
+
+@pytest.mark.parametrize("asked", TOO_LONG)
+async def test_where_the_wait_is_too_long_the_next_one_is_asked_at_once(asked: str | float) -> None:
+    first, second = Named("a", [fails(retry_after=asked), NEVER]), Named("b", [DONE])
+    async with decider(FallbackChain([first, second]), policy=policy()) as bench:
+        decided = await bench.decided()
+    assert (decided.endpoint, decided.attempts) == ("b", 2)
+    assert "it asks for a wait of" in bench.failed[0].error
+
+
+async def test_how_long_a_wait_may_be_is_a_matter_of_policy() -> None:
+    """As long as that is waited for, and no longer."""
+    model = ScriptedModel([fails(retry_after=900), fails(retry_after=901), NEVER])
+    patient = Policy(retry=Retry(first=0.0, patience=900))
+    async with decider(model, policy=patient) as bench:
+        bench.ask()
+        await bench.clock.advance(900)
+        assert [said.retry_in for said in bench.failed] == [900.0, 0.0]
+        assert isinstance(bench.answers[0], DecideFailed)
+    assert model.calls == 2
+
+
 # ---------------------------------------------------------------- no time left
 async def test_no_wait_outlasts_the_decision() -> None:
     """B100: what would end too late is not waited for."""

@@ -238,6 +238,18 @@ async def test_who_asks_for_what_cannot_be_meant_is_not_heard(asked: Any) -> Non
         await bench.results(1)
 
 
+@pytest.mark.parametrize("asked", [301, 10**12, "Thu, 01 Jan 2037 00:00:00 GMT"])
+async def test_who_asks_for_too_long_a_wait_is_not_waited_for(asked: Any) -> None:
+    """Also without a deadline: its failure is told at once, and says what was asked for."""
+    scripted = Scripted([busy(retry_after=asked)])
+    async with executor(scripted.tool, RETRY) as bench:
+        result = await bench.run()
+    assert (result.status, result.attempts) == ("error", 1)
+    assert result.error is not None
+    assert result.error.message.startswith("busy; it asks for a wait of ")
+    assert result.error.message.endswith(" s, and at most 300 s are waited")
+
+
 async def test_no_wait_outlasts_the_invocation() -> None:
     """Its failure is told at once then."""
     scripted = Scripted([busy(), busy(retry_after=900)])

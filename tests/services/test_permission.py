@@ -326,18 +326,25 @@ def test_edits_do_not_revive_what_is_refused_anyway() -> None:
     assert fates(verdict.plan) == ["not_started", "unknown_tool"]
 
 
-def check(arguments: JsonObject, tool_name: str = "pay", **options: Any) -> JsonObject:
+def check(arguments: JsonObject, tool_name: str = "pay", **options: Any) -> Ask:
     """Check what a human wants to run instead of the payment."""
     agent = Agent("desk", model=ScriptedModel([]), tools=TOOLS, policy=Policy(**options))
     started = InvocationStarted(
         INVOCATION, "desk", "1", "1", "goal", Principal("ann"), Budget(), 0.0
     )
-    return Judge(agent).check_edit(started, 1, ToolCall(CallId("p"), tool_name, arguments))
+    return Judge(agent).check_edit(started, 1, ToolCall(CallId("p"), tool_name, arguments), "why")
 
 
 def test_an_edit_is_shown_as_it_will_run() -> None:
     """After defaults and coercion; that a human has to be asked about it goes without saying."""
-    assert check({"order": "8"}, **ASK_WRITES) == {"order": 8, "amount": 1}
+    assert check({"order": "8"}, **ASK_WRITES).arguments == {"order": 8, "amount": 1}
+
+
+def test_an_edit_is_asked_about_for_a_reason_of_its_own() -> None:
+    """What today's rules ask about the edited call; where they ask nothing, what they asked before."""
+    rules: dict[str, Any] = {"ask": [over(50)]}
+    assert check({"order": 8, "amount": 60}, **rules).reason == "over(50) needs a human's yes"
+    assert check({"order": 8, "amount": 40}, **rules).reason == "why"
 
 
 @pytest.mark.parametrize(

@@ -16,6 +16,7 @@ from loopwright.protocol import (
     CallId,
     Faulty,
     Handoff,
+    JsonObject,
     JsonValue,
     NeedsApproval,
     ProgressNote,
@@ -75,6 +76,54 @@ def test_another_call_is_not_denied_for_it() -> None:
     assert fates(plan) == ["runs", "denied", "not_started"]
 
 
+@pytest.mark.parametrize("denied", [{"order": "7"}, {"order": 7, "amount": 1}])
+@pytest.mark.parametrize("again", [{"order": 7}, {"order": 7, "amount": 1}, {"order": "7"}])
+def test_b85_another_spelling_of_a_denied_call_is_the_same_call(
+    denied: JsonObject, again: JsonObject
+) -> None:
+    """B85: what would run is the same; the result of the denial says what that was."""
+    (first,) = plan_of(ToolCall(CallId("p"), "pay", denied), deny=[writes()]).calls
+    assert first.refused is not None
+    meant = first.refused.arguments
+    assert meant == (None if "amount" in denied else {"order": 7, "amount": 1})
+    refused = denied_before(*(ToolCall(CallId("p"), "pay", a) for a in (denied, meant or denied)))
+    assert fates(plan_of(ToolCall(CallId("q"), "pay", again), refused=refused)) == ["denied"]
+    other = call("q", "pay", order=7, amount=2)
+    assert fates(plan_of(other, refused=refused)) == ["runs"]
+
+
+def test_a_denial_by_a_human_says_what_would_have_run_as_well() -> None:
+    """Where the model has written it otherwise; 1 and 1.0 are two texts."""
+    cases: list[tuple[JsonObject, JsonObject | None]] = [
+        ({"order": 7}, {"order": 7, "amount": 1}),
+        ({"order": 7, "amount": 1.0}, {"order": 7, "amount": 1}),
+        ({"order": 7, "amount": 1}, None),
+    ]
+    for arguments, meant in cases:
+        decision = ToolCalls((ToolCall(CallId("p"), "pay", arguments),))
+        digest = asked(decision, **ASK_WRITES).digest
+        verdict = judge(decision, digest=digest, denied=((CallId("p"), "bo"),), **ASK_WRITES)
+        assert isinstance(verdict, Accepted)
+        assert verdict.plan is not None
+        (one,) = verdict.plan.calls
+        assert one.refused is not None
+        assert one.refused.arguments == meant
+
+
+def test_what_nobody_has_answered_for_is_asked_about_again() -> None:
+    """B81: an expiry is no denial, so it is not among those; a human is asked as if it were new."""
+    digest = asked(ToolCalls((PAY,)), **ASK_WRITES).digest
+    expired = judge(
+        ToolCalls((PAY,)), digest=digest, expired=frozenset({PAY.call_id}), **ASK_WRITES
+    )
+    assert isinstance(expired, Accepted)
+    assert expired.plan is not None
+    (one,) = expired.plan.calls
+    assert one.refused is not None
+    assert (one.refused.status, one.refused.denied) == ("denied", False)
+    assert [ask.call_id for ask in asked(ToolCalls((PAY,)), **ASK_WRITES).asks] == ["p"]
+
+
 def test_a_human_may_approve_an_edit_that_a_model_was_denied() -> None:
     """It is not the model's proposal; today's policy is asked all the same."""
     digest = asked(ToolCalls((PAY,)), **ASK_WRITES).digest
@@ -113,7 +162,7 @@ def test_near_the_end_only_finishing_tools_are_used() -> None:
     assert fates(verdict.plan) == ["not_started", "not_started", "runs"]
     assert verdict.plan.fault is None
     assert message_of(verdict.plan) == (
-        "unavailable/SoftStop: not started: the budget is nearly used up, and only these tools "
+        "permission/SoftStop: not started: the budget is nearly used up, and only these tools "
         "may still be used: submit; come to an end"
     )
 
@@ -136,7 +185,7 @@ def test_in_the_last_step_no_tool_is_used() -> None:
     assert verdict.plan.fault is None
     assert verdict.plan.stages == ()
     assert message_of(verdict.plan) == (
-        "unavailable/SoftStop: not started: no tool may be used any more; give the final answer now"
+        "permission/SoftStop: not started: no tool may be used any more; give the final answer now"
     )
 
 

@@ -7,7 +7,18 @@ from decimal import Decimal
 import pytest
 from casebook.desk import batch, call, journal
 
-from loopwright import Agent, Budget, Final, ModelRequest, Policy, Principal, Reason, Runtime, tool
+from loopwright import (
+    Agent,
+    Budget,
+    ConfigurationError,
+    Final,
+    ModelRequest,
+    Policy,
+    Principal,
+    Reason,
+    Runtime,
+    tool,
+)
 from loopwright.actors import AnyTool
 from loopwright.policy import Access, writes
 from loopwright.protocol import (
@@ -145,7 +156,7 @@ async def test_children_of_a_batch_run_at_once_and_share_what_is_left() -> None:
 
 
 async def test_the_cost_of_a_child_is_the_parents() -> None:
-    """Prices are those of the child's agent; a child without prices can't start under a cost limit."""
+    """Prices are those of the child's agent; where it has none, nothing starts under a cost limit."""
     prices = [Price("ScriptedModel", Decimal(1_000), Decimal(0))]
     for known in (True, False):
         clerk = Agent("clerk", model=ScriptedModel([Final("7")]), prices=prices if known else ())
@@ -157,11 +168,16 @@ async def test_the_cost_of_a_child_is_the_parents() -> None:
             budget=Budget(max_cost=Decimal("0.10")),
         )
         async with Runtime([boss, clerk]) as runtime:
+            if not known:
+                with pytest.raises(ConfigurationError, match="'clerk' has a limit of cost"):
+                    await runtime.run("boss", "the goal")
+                assert await runtime.invocations() == []
+                continue
             outcome = await runtime.run("boss", "the goal")
         (result,) = outcome.history[0].results
         assert outcome.completed
-        assert outcome.cost == Decimal("0.03" if known else "0.02")
-        assert result.status is (ResultStatus.OK if known else ResultStatus.NOT_STARTED)
+        assert outcome.cost == Decimal("0.03")
+        assert result.status is ResultStatus.OK
 
 
 async def test_an_approval_of_a_child_suspends_its_parent_and_is_given_through_it(
