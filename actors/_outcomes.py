@@ -68,6 +68,8 @@ class Outcomes:
         return found
 
     async def _at_rest(self, identity: InvocationId) -> Outcome:
+        # Who is being told that a child has ended goes on.
+        await self._engine.woken(identity)
         live = self._engine.live.get(identity)
         if live is not None:
             return await asyncio.shield(live.done)

@@ -38,7 +38,7 @@ async def list_invocations(
     agent: Annotated[str | None, typer.Option(help="Only this one's.", show_default=False)] = None,
 ) -> int:
     """List invocations, newest first."""
-    async with session.store() as store:
+    async with session.looking() as store:
         found = await all_invocations(store, status=status, agent=agent)
     for summary in found:
         session.out.emit(_plain.of_summary(summary))
@@ -52,7 +52,7 @@ async def show_inbox(
     limit: Annotated[int, typer.Option(min=1, help="How many at most.")] = 100,
 ) -> int:
     """List what waits for a person: proposals, questions, writes to be settled."""
-    async with session.store() as store:
+    async with session.looking() as store:
         found = await inbox(store, agent=agent, limit=limit)
         roots = [await root_of(store, one.invocation_id) for one in found]
     for one, root in zip(found, roots, strict=True):
@@ -71,7 +71,7 @@ async def show(
     ] = False,
 ) -> int:
     """Show one invocation: how it stands, what it did."""
-    async with session.store() as store:
+    async with session.looking() as store:
         identity = await find_invocation(store, invocation)
         if effects:
             # As they were announced.
@@ -94,7 +94,7 @@ async def show(
 
 async def explain_invocation(session: Session, invocation: Id) -> int:
     """Explain why an invocation came out as it did, turn by turn, from its journal alone."""
-    async with session.store() as store:
+    async with session.looking() as store:
         identity = await find_invocation(store, invocation)
         tree = await tree_of(store, identity)
     told = explain(tree.root.stored.entries())
@@ -130,7 +130,7 @@ async def effects(
     chosen: tuple[EffectStatus, ...] = tuple(
         known for known in _STATUSES if status is not None and status.count(known)
     )
-    async with session.store() as store:
+    async with session.looking() as store:
         facts = await all_effects(
             store,
             effect_key=None if key is None else EffectKey(key),

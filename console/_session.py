@@ -38,20 +38,31 @@ class Session:
         """Open the store, which has to be there.
 
         Raises:
-            ConfigurationError: If it is not there, or an app is named that is not.
+            ConfigurationError: If it is not there.
             StoreError: If it cannot be opened.
         """
         path = self.settings.store
         if not path.exists():
             msg = f"there is no store {str(path)!r}; `loopwright run` makes it, --store names one"
             raise ConfigurationError(msg)
-        check_app(self.settings)
         store = SQLiteStore(path)
         await store.open()
         try:
             yield store
         finally:
             await store.close()
+
+    @asynccontextmanager
+    async def looking(self) -> AsyncGenerator[Store]:
+        """Open the store for a command that needs no app; one that is named has to be there.
+
+        Raises:
+            ConfigurationError: If the store or the app is not there.
+            StoreError: If the store cannot be opened.
+        """
+        check_app(self.settings)
+        async with self.store() as store:
+            yield store
 
     @asynccontextmanager
     async def runtime(self) -> AsyncGenerator[Runtime]:

@@ -31,3 +31,11 @@ def test_every_case_a_promise_rests_on_is_a_test() -> None:
     assert len(cases) > 10
     for case in cases:
         assert f"def test_b{case}_" in tests, f"B{case}"
+
+
+def test_the_code_of_the_readme_is_what_is_type_checked() -> None:
+    """`readme.py` has each of its lines, in their order, and is checked as all code is."""
+    (code,) = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
+    checked = iter((ROOT / "tests" / "readme.py").read_text().splitlines())
+    for line in code.splitlines():
+        assert any(line.strip() == other.strip() for other in checked), line

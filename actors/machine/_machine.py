@@ -6,6 +6,7 @@ which message has a meaning in which state.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import assert_never
 
 from loopwright.protocol import (
@@ -68,7 +69,7 @@ from ._settling import Settling
 _FROM_PEOPLE = frozenset({Grant, Settle, DecideInstead, Expire, Wake})
 _PLACED = frozenset({Start, Recover, *_FROM_PEOPLE})
 """What is out of place in some states that take it."""
-_REQUESTS = {
+_REQUESTS: Mapping[type[Input], str] = {
     Cancel: "cancel",
     Answer: "answer",
     Settle: "settle",

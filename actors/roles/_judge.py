@@ -196,6 +196,8 @@ class Judge:
         planned = judged.planned
         if planned.refused is not None and planned.refused.error is not None:
             where, problem = f"edits.{bounded(call.call_id)}", planned.refused.error.message
+            if planned.refused.status is ResultStatus.INVALID_ARGUMENTS:
+                problem = f"{problem}; give all arguments of the call, which still waits"
             raise RemoteProtocolError(where, problem)
         return Ask(call.call_id, planned.tool_name, planned.arguments, judged.ask or asked)
 

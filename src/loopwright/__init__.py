@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from loopwright.protocol import LoopwrightError as LoopwrightError
     from loopwright.protocol import Model as Model
     from loopwright.protocol import ModelError as ModelError
+    from loopwright.protocol import ModelErrorKind as ModelErrorKind
     from loopwright.protocol import ModelReply as ModelReply
     from loopwright.protocol import ModelRequest as ModelRequest
     from loopwright.protocol import Outcome as Outcome
@@ -90,6 +91,7 @@ __all__ = [
     "LoopwrightError",
     "Model",
     "ModelError",
+    "ModelErrorKind",
     "ModelReply",
     "ModelRequest",
     "Outcome",

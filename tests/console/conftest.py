@@ -15,7 +15,7 @@ import pytest
 
 from loopwright.console import main
 
-APPS = ("office.py", "till.py")
+APPS = ("firm.py", "office.py", "till.py")
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +40,7 @@ class Said:
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """The working directory; `office.py` and `till.py` are there for tests that bring an app."""
+    """The working directory; the apps are there for tests that bring an app."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "80")
     for name in ("LOOPWRIGHT_APP", "LOOPWRIGHT_STORE"):

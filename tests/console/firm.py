@@ -1,7 +1,7 @@
 """An app for the tests: a boss, whose clerk works for it as a child, and asks before it pays.
 
 The goal says what the clerk does: `pay 7` needs a yes, `send 7` is not heard of again, and anything
-else is a question.
+else is a question. With FIRM_EXPIRES set, nobody has longer than so many seconds to say yes.
 """
 
 from __future__ import annotations
@@ -17,7 +17,6 @@ from loopwright import (
     ModelReply,
     ModelRequest,
     Policy,
-    Principal,
     ToolCall,
     ToolCalls,
     tool,
@@ -77,4 +76,3 @@ clerk = Agent(
 )
 boss = Agent("boss", model=Boss(), tools=[clerk.as_tool()])
 agents = [boss, clerk]
-someone = Principal("ana", tenant="acme")

@@ -36,6 +36,10 @@ def newer(folder: Path) -> None:
     (folder / "loopwright-shop.db").unlink()
 
 
+def stored(folder: Path) -> None:
+    main(["run", "clerk", "buy milk", "--app", "office:clerk"])
+
+
 def corrupt(folder: Path) -> None:
     (folder / "loopwright.db").write_bytes(b"not a database" * 100)
 
@@ -117,10 +121,19 @@ CASES: dict[str, tuple[Callable[[Path], None], tuple[str, ...], str]] = {
         "drop one",
     ),
     "unknown config key": (write("loopwright.toml", "ap = 'x'\n"), RUN, "unknown key 'ap'"),
-    "config that is no text": (write("loopwright.toml", "store = 7\n"), RUN, "no text"),
+    "config that is no text": (
+        write("loopwright.toml", "store = 7\n"),
+        RUN,
+        "'store' must be a text in quotes",
+    ),
     "config that is no TOML": (write("loopwright.toml", "store =\n"), RUN, "not TOML"),
     "config that is not there": (nothing, (*RUN, "--config", "no.toml"), "cannot be read"),
     "damaged shop": (write("loopwright-shop.db", "no shop"), RUN, "loopwright-shop.db"),
+    "app that is not there, for a look": (
+        stored,
+        ("list", "--app", "gone:a"),
+        "No module named 'gone'",
+    ),
     "negative budget": (nothing, (*RUN, "--max-steps", "-1"), "--max-steps"),
     "unknown option": (nothing, (*RUN, "--nope"), "--nope"),
     "missing argument": (nothing, ("run", "refund-desk"), "GOAL"),
@@ -162,6 +175,7 @@ def test_one_sentence_exit_code_2_and_nothing_changed(
         (("approve", "{id}", "{digest}", "--by", " "), "name"),
         (("answer", "{id}", "text", "--by", "ana"), "waits for an approval"),
         (("resume", "{id}"), "approval_required"),
+        (("resume", "{id}", "--grant-steps", "5"), "approval_required"),
     ],
 )
 def test_a_request_that_cannot_be_granted_changes_nothing(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tomllib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -120,6 +121,24 @@ def test_a_used_up_budget_is_exit_code_1_and_resume_goes_on(cli: Cli) -> None:
     assert (done.code, "bo grants more" in done.out) == (0, True)
     held = cli("show", identity, "--json").json
     assert (held["budget"]["max_steps"], held["budget"]["max_tokens"]) == (7, None)
+
+
+@pytest.mark.parametrize("flags", [(), ("--json",)])
+def test_a_grant_that_cannot_be_taken_is_refused(cli: Cli, flags: tuple[str, ...]) -> None:
+    """Nobody is to believe that one that is over has more to use now."""
+    done = cli("run", "refund-desk", f"{GOAL}REQ-01", "--json").json
+    for option in ("--grant-steps", "--grant-failures", "--grant-cost"):
+        said = cli("resume", done["invocation_id"], option, "1", *flags)
+        assert (said.code, said.err.count("\n")) == (2, 1)
+        assert "completed" in said.err
+    assert cli("resume", done["invocation_id"], "--json").json["reason"] == "completed"
+
+
+def test_doctor_looks_at_every_extra_there_is(cli: Cli) -> None:
+    pyproject = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())
+    extras = pyproject["project"]["optional-dependencies"].keys() - {"test", "lint", "dev"}
+    (found,) = (c["found"] for c in cli("doctor", "--json").json["checks"] if c["name"] == "extras")
+    assert {part.split()[0] for part in found.split(", ")} == extras
 
 
 def test_cancel_ends_what_waits(cli: Cli, folder: Path) -> None:

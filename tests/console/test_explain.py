@@ -17,7 +17,6 @@ from services.journals import (
     RECORDS,
     STARTED,
     A,
-    ASKED,
     B,
     C,
     entries,
@@ -26,7 +25,11 @@ from services.journals import (
 
 from loopwright.console._explain import Explanation, Limit, explain
 from loopwright.protocol import (
+    ApprovalRequested,
+    Budget,
+    CallCompleted,
     CannotContinue,
+    ErrorCategory,
     InvocationEnded,
     JournalCorruptError,
     Malformed,
@@ -34,7 +37,12 @@ from loopwright.protocol import (
     Proposed,
     Reason,
     RequestApproval,
+    ResultStatus,
+    Resumed,
+    Suspended,
     ToolCall,
+    ToolError,
+    ToolResult,
     TurnCommitted,
     Usage,
 )
@@ -150,6 +158,48 @@ def test_a_beginning_alone_is_no_journal() -> None:
     assert explain(entries((STARTED,))).turns == ()
 
 
+# ---------------------------------------------------------------- nothing is lost
+def test_every_end_is_told_where_it_was() -> None:
+    """One that ended and was given more has ended more than once."""
+    answer = Proposal(CannotContinue("no_data", "gone"), Usage())
+    told = explain(
+        entries(
+            (
+                STARTED,
+                TurnCommitted(1, answer, (), 0, 1.0, 1_001.0),
+                InvocationEnded(Reason.MAX_STEPS, 1.0, 1_002.0),
+                Resumed("cy", 1_003.0, grant=Budget(max_steps=2)),
+                TurnCommitted(2, answer, (), 0, 1.0, 1_004.0),
+                InvocationEnded(Reason.CANNOT_CONTINUE, 1.0, 1_005.0, cause="no_data"),
+            )
+        )
+    )
+    ends = [
+        (turn.number, pause.reason)
+        for turn in told.turns
+        for pause in turn.pauses
+        if isinstance(pause, InvocationEnded)
+    ]
+    assert ends == [(1, Reason.MAX_STEPS), (2, Reason.CANNOT_CONTINUE)]
+
+
+def test_what_was_known_of_a_call_before_its_result_is_told(told: Explanation) -> None:
+    """That its outcome was unknown, and why, is no less a fact because it was settled later."""
+    paid = told.turns[0].calls[A]
+    assert [result.status for result in paid.results] == ["outcome_unknown", "ok"]
+    assert paid.call.call_id == A
+    assert paid.ran == {"order": 7}
+
+
+def test_a_call_tells_what_ran_and_not_only_what_was_proposed() -> None:
+    """A read is not dispatched: what a human has made of its arguments is in its result, or the yes."""
+    told = explain(entries((STARTED, *FIRST_TURN[:7])))
+    call = told.turns[0].calls[A]
+    assert isinstance(call.call, ToolCall)
+    assert call.call.arguments == {"order": 7, "amount": 500}
+    assert (call.dispatched, call.ran) == ((), {"order": 7})
+
+
 # ---------------------------------------------------------------- shown
 @pytest.fixture
 def kept(folder: Path) -> Path:
@@ -204,6 +254,59 @@ def test_explain_gives_everything_to_machines(cli: Cli, kept: Path) -> None:
     assert told["turns"][3]["verified"][0]["verifier"] == "facts"
 
 
+def test_explain_shows_a_turn_in_the_order_in_which_it_happened(cli: Cli, kept: Path) -> None:
+    shown = " ".join(cli("explain", "feed").out.split())
+    parts = (
+        "a: pay order=7, amount=500",
+        "over(100) says ask",
+        "suspended approval_required",
+        "approved call a, by bo",
+        "goes on by bo",
+        "dispatched a: reconcilable effect pay:7",
+        "a: order=7 → outcome_unknown",
+        "says reconciler: the bank is closed",
+        "suspended reconciliation_required",
+        "says cy",
+        "a: order=7 → ok",
+        "b: → denied",
+        "used steps 1 of 6",
+        "ended cancelled: cy: sent twice",
+    )
+    where = [shown.find(part) for part in parts]
+    assert -1 not in where, parts[where.index(-1)]
+    assert where == sorted(where)
+
+
+def test_explain_says_why_an_outcome_was_unknown(cli: Cli, folder: Path) -> None:
+    gone = ToolResult(
+        A,
+        "pay",
+        ResultStatus.OUTCOME_UNKNOWN,
+        error=ToolError(ErrorCategory.INTERNAL, "OutcomeUnknown", "the worker w is gone"),
+        attempts=1,
+        effect_key=KEY,
+    )
+    records = (
+        *(STARTED, *FIRST_TURN[:8], CallCompleted(1, gone, 1_102.0)),
+        Suspended(Reason.RECONCILIATION_REQUIRED, 2.0, 1_104.0),
+    )
+    keep(folder / "loopwright.db", records, Reason.RECONCILIATION_REQUIRED)
+    shown = " ".join(cli("explain", "feed").out.split())
+    assert "a: order=7 → outcome_unknown: the worker w is gone" in shown
+
+
+def test_what_waits_to_be_settled_does_not_look_like_an_open_proposal(
+    cli: Cli, folder: Path
+) -> None:
+    """Its proposal has all its answers: there is nothing to say yes to any more."""
+    keep(folder / "loopwright.db", (STARTED, *FIRST_TURN), Reason.RECONCILIATION_REQUIRED)
+    for words in (("show", "feed"), ("explain", "feed"), ("inbox",)):
+        shown = cli(*words).out
+        assert "waits for a yes" not in shown, words
+        assert "loopwright approve" not in shown, words
+    assert cli("show", "feed", "--json").json["proposal"] is None
+
+
 def test_show_has_a_line_for_each_of_these_records(cli: Cli, kept: Path) -> None:
     shown = " ".join(cli("show", "feed").out.split())
     for part in (
@@ -217,8 +320,10 @@ def test_show_has_a_line_for_each_of_these_records(cli: Cli, kept: Path) -> None
 
 
 def test_explain_leads_to_what_can_be_decided(cli: Cli, folder: Path) -> None:
-    asked = replace(ASKED, expires_at=4_102_444_800.0)
-    records = (STARTED, *FIRST_TURN[:3], asked, FIRST_TURN[4])
+    asked = FIRST_TURN[3]
+    assert isinstance(asked, ApprovalRequested)
+    later = replace(asked, expires_at=4_102_444_800.0)
+    records = (STARTED, *FIRST_TURN[:3], later, FIRST_TURN[4])
     keep(folder / "loopwright.db", records, Reason.APPROVAL_REQUIRED)
     shown = cli("explain", "feed").out
     assert "loopwright approve 0000feed dddddddddddd --by YOUR-NAME" in shown

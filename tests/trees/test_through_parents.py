@@ -222,7 +222,7 @@ async def test_a_grant_for_what_cannot_go_on_is_refused() -> None:
     desk = Agent("desk", model=ScriptedModel([Final("done")]))
     async with Runtime([desk]) as runtime:
         outcome = await runtime.run("desk", "go")
-        with pytest.raises(InvocationStateError, match="is over .completed."):
+        with pytest.raises(InvocationStateError, match=r"is over \(completed\)"):
             await runtime.resume(outcome.invocation_id, grant=Budget(max_steps=1))
         assert (await runtime.resume(outcome.invocation_id)).completed
 
