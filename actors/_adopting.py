@@ -55,6 +55,7 @@ class Adopter:
     def __init__(self, engine: Engine, max_live: int) -> None:
         self._engine = engine
         self._max_live = max_live
+        self._looked = False
         self._expiries: dict[InvocationId, tuple[float, float]] = {}
         """When proposals that wait expire, each as of a change of its head."""
 
@@ -93,6 +94,10 @@ class Adopter:
     async def _wake(self) -> None:
         """Wake those whose child has ended, or whose proposal has expired, and nobody told them."""
         engine, seen = self._engine, dict[InvocationId, tuple[float, float]]()
+        if self._looked and not (engine.expiring or engine.has_children):
+            # Then only people move what sleeps, and there may be very many.
+            return
+        self._looked = True
         for name in engine.names:
             for summary in await all_invocations(engine.store, status="suspended", agent=name):
                 identity, head = summary.invocation_id, summary.head

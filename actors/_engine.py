@@ -192,6 +192,11 @@ class Engine:
 
     # ------------------------------------------------------------ invocations in memory
     @property
+    def has_children(self) -> bool:
+        """Whether invocations of any of these agents may start children."""
+        return any(terms.children for terms in self._services.terms.values())
+
+    @property
     def expiring(self) -> bool:
         """Whether proposals of any of these agents expire."""
         return any(agent.policy.approval_expires is not None for agent in self._agents.values())
