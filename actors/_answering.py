@@ -116,7 +116,7 @@ class Answering(People, Looking):
             if waits if message.calls is None else ask.call_id in message.calls:
                 edit = message.edits.get(ask.call_id)
                 asks.append(ask if edit is None else _edited(agent, p, ask, edit))
-        problem = refused_approver(agent.policy, message.by, asks, p.started.principal)
+        problem = refused_approver(agent.policy.may_approve, message.by, asks, p.started.principal)
         if problem is not None:
             raise ApproverRefusedError(f"invocation {p.started.invocation_id}: {problem}")
 

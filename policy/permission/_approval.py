@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from loopwright.protocol import (
     Ask,
@@ -19,9 +18,6 @@ from loopwright.protocol import (
 )
 
 from ._authorization import discard, name_of
-
-if TYPE_CHECKING:
-    from .._policy import Policy
 
 
 def proposal_digest(
@@ -59,17 +55,19 @@ class Approver:
 
 
 def refused_approver(
-    policy: Policy, by: str, asks: Iterable[Ask], principal: Principal
+    rule: Callable[[Approver], bool] | None,
+    by: str,
+    asks: Iterable[Ask],
+    principal: Principal,
 ) -> str | None:
     """Say why somebody may not answer for these calls, if so; it fails closed.
 
     Args:
-        policy: Today's.
+        rule: Today's `Policy.may_approve`; `None` lets everybody.
         by: Who answers.
         asks: The calls they answer for.
         principal: On whose behalf the calls would run.
     """
-    rule = policy.may_approve
     if rule is None:
         return None
     name = name_of(rule)

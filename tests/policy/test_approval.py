@@ -73,7 +73,7 @@ def four_eyes(approver: Approver) -> bool:
 
 def test_without_a_rule_everybody_may_answer() -> None:
     """Who that is, is on record."""
-    assert refused_approver(Policy(), "ann", [ask()], ANN) is None
+    assert refused_approver(None, "ann", [ask()], ANN) is None
 
 
 def test_the_rule_sees_who_answers_for_what_and_for_whom() -> None:
@@ -85,15 +85,15 @@ def test_the_rule_sees_who_answers_for_what_and_for_whom() -> None:
         return True
 
     asks = [ask(amount=200), ask("c2")]
-    assert refused_approver(Policy(may_approve=rule), "bo", asks, ANN) is None
+    assert refused_approver(rule, "bo", asks, ANN) is None
     assert seen == [Approver("bo", one, ANN) for one in asks]
 
 
 def test_an_answer_that_does_not_count_is_explained() -> None:
     """By the rule's name; one call is enough."""
     policy = Policy(may_approve=four_eyes)
-    assert refused_approver(policy, "bo", [ask()], ANN) is None
-    assert refused_approver(policy, "ann", [ask()], ANN) == (
+    assert refused_approver(policy.may_approve, "bo", [ask()], ANN) is None
+    assert refused_approver(policy.may_approve, "ann", [ask()], ANN) == (
         "'ann' may not answer for call 'c1', by the rule four_eyes; let somebody else answer"
     )
 
@@ -101,7 +101,7 @@ def test_an_answer_that_does_not_count_is_explained() -> None:
         return approver.ask.arguments["amount"] == 1
 
     both = [ask(amount=1), ask("c2", amount=2)]
-    refusal = refused_approver(Policy(may_approve=small), "bo", both, ANN)
+    refusal = refused_approver(small, "bo", both, ANN)
     assert refusal is not None
     assert "'c2'" in refusal
 
@@ -112,7 +112,7 @@ def test_a_rule_that_fails_refuses() -> None:
     def broken(_: Approver) -> bool:
         raise LookupError("the directory is down")
 
-    assert refused_approver(Policy(may_approve=broken), "bo", [ask()], ANN) == (
+    assert refused_approver(broken, "bo", [ask()], ANN) == (
         "'bo' may not answer for call 'c1': the rule broken failed with LookupError"
     )
 
@@ -124,7 +124,7 @@ def test_only_true_is_a_yes(said: Any) -> None:
     def rule(_: Approver) -> bool:
         return said  # type: ignore[no-any-return]
 
-    assert refused_approver(Policy(may_approve=rule), "bo", [ask()], ANN) is not None
+    assert refused_approver(rule, "bo", [ask()], ANN) is not None
 
 
 @pytest.mark.parametrize("given", ["bo", True, Approver, ["bo"]])

@@ -182,7 +182,7 @@ def test_only_true_approves_and_a_coroutine_is_closed() -> None:
     ask = Ask(CallId("c1"), "pay", {}, "why")
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        assert refused_approver(Policy(may_approve=rule), "bo", [ask], ANN) is not None
+        assert refused_approver(rule, "bo", [ask], ANN) is not None
 
 
 def test_a_future_is_no_answer_either() -> None:
