@@ -79,6 +79,11 @@ _KEYS: Final = ("password", "token", "secret", "authorization", "api_key")
 _PATTERNS: Final[tuple[str | re.Pattern[str] | Finder, ...]] = (BEARER_TOKENS, card_numbers)
 
 
+_KEY_CHARS: Final = 64
+_KEYS_KEPT: Final = 1_000
+"""Short keys of objects that a redactor remembers, at most; a hostile tool may invent any number."""
+
+
 @dataclass(frozen=True, slots=True)
 class Redactor:
     """Masks values by the name they stand under, and by what they look like.
@@ -105,6 +110,9 @@ class Redactor:
     """Each with what says at once that there is nothing to find, where it is known."""
     _endings: tuple[str, ...] = field(init=False, repr=False, compare=False)
     _named: re.Pattern[str] | None = field(init=False, repr=False, compare=False)
+    _keys: dict[str, tuple[str, bool]] = field(
+        init=False, repr=False, compare=False, default_factory=dict[str, tuple[str, bool]]
+    )
 
     def __post_init__(self) -> None:
         """Refuse what cannot be meant."""
@@ -144,13 +152,19 @@ class Redactor:
         copy: dict[str, JsonValue] = {}
         same = True
         for key, item in value.items():
-            name = self._text(key)
+            name, secret = self._keys.get(key) or self._look_at(key)
             if name in copy:
                 name = f"{name}{len(copy)}"
-            secret = item is not None and _squeezed(key).endswith(self._endings)
-            masked = copy[name] = self.mask if secret else self._value(item)
-            same = same and masked is item and name is key
+            masked = copy[name] = self.mask if secret and item is not None else self._value(item)
+            same = same and masked is item and name == key
         return value if same else copy
+
+    def _look_at(self, key: str) -> tuple[str, bool]:
+        """Say how a key is written down, and whether its value is not; most come again and again."""
+        found = self._text(key), _squeezed(key).endswith(self._endings)
+        if len(key) <= _KEY_CHARS and len(self._keys) < _KEYS_KEPT:
+            self._keys[key] = found
+        return found
 
     def _text(self, text: str) -> str:
         if self._named is not None and (":" in text or "=" in text):
