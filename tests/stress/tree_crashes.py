@@ -42,9 +42,9 @@ def main() -> int:
         try:
             grown = asyncio.run(grow(planted))
             check(grown)
-        except AssertionError as error:
+        except Exception as error:  # noqa: BLE001 - whatever it is, its seed is to be known
             totals["failed"] += 1
-            print(f"--only {seed}: {error}\n  {planted}", flush=True)
+            print(f"--only {seed}: {type(error).__name__}: {error}\n  {planted}", flush=True)
             continue
         reasons[str(grown.outcome.reason)] += 1
         totals.update(
