@@ -68,9 +68,8 @@ class Children:
         Raises:
             LoopwrightError: If it can't be started.
         """
-        assert tool.child is not None
         key = str(order.effect_key)
-        known = await self.find(tool.child, key)
+        known = await self.find(tool.agent, key)
         if known is not None:
             return known
         engine = self._engine
@@ -81,7 +80,7 @@ class Children:
             raise InvocationStateError(msg)
         return await self._starter.start(
             Beginning(
-                tool.child,
+                tool.agent,
                 str(order.arguments["goal"]),
                 order.principal,
                 order.budget or tool.limits,

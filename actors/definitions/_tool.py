@@ -11,7 +11,6 @@ from pydantic import ValidationError
 
 from loopwright.policy import Traits
 from loopwright.protocol import (
-    Budget,
     ConfigurationError,
     Effect,
     EffectKey,
@@ -73,8 +72,6 @@ class Tool(Generic[P, R]):
         """What repeating it says of progress."""
         self.child: str | None = None
         """Name of the agent, if a call stands for an invocation of it."""
-        self.budget: Budget | None = None
-        """Limits of such an invocation."""
         self.reconciler: Callable[[str], object] | None = None
         """Asks the downstream by effect key; see `reconcile`."""
         self._effect_key = options.effect_key
