@@ -15,6 +15,8 @@ from ._run import Run as Run
 from ._runtime import Recovery as Recovery
 from ._runtime import Runtime as Runtime
 from .definitions._agent import Agent as Agent
+from .definitions._arguments import Arguments as Arguments
+from .definitions._method_tool import toolset as toolset
 from .definitions._models import Endpoint as Endpoint
 from .definitions._models import FallbackChain as FallbackChain
 from .definitions._models import endpoints_of as endpoints_of
@@ -22,7 +24,9 @@ from .definitions._tool import AnyTool as AnyTool
 from .definitions._tool import Tool as Tool
 from .definitions._tool import ToolContext as ToolContext
 from .definitions._tool import ToolFailure as ToolFailure
-from .definitions._tool import tool as tool
+from .definitions._tool_body import InvalidArgumentsError as InvalidArgumentsError
+from .definitions._tool_decorator import tool as tool
+from .definitions._tool_options import ToolOptions as ToolOptions
 from .definitions._verifiers import AnyVerifier as AnyVerifier
 from .machine._machine import Machine as Machine
 from .roles._committer import Committer as Committer

@@ -56,18 +56,19 @@ from .kernel import (
 from .machine._machine import Machine
 from .machine._results import LATE_RESULT
 from .roles._deliveries import NO_FENCE
+from .roles._listeners import Listeners
 from .roles._service import answer
 from .roles._supervisor import Routes, Supervisor
 from .roles._tracker import ProgressTracker
 from .tracing._redacting import Redacting
 from .tracing._redacting_logs import redact_logs
+from .tracing._tool_progress import tool_progress
 from .tracing._trace import RunObserver
 
 CANCELS_EVERY: Final = 1.0
 """Seconds between two looks for cancels that were said elsewhere."""
 MAILBOX: Final = 100_000
 """Messages a service actor may have waiting; live invocations are bounded far below."""
-_SERVICE: Final = ChildSpec(restart="permanent")
 
 T = TypeVar("T")
 
@@ -99,8 +100,10 @@ class Engine:
         self._logs: Callable[[], None] | None = None
         """Lets the logs be as they were."""
         self.tenure = Tenure(store, clock, lease_ttl)
-        hear = None if redacting is None else redacting.message
-        self._services = Services(self.system, store, clock, self.tenure, self._agents, hear)
+        self.listeners = Listeners()
+        self._services = Services(
+            self.system, store, clock, self.tenure, self._agents, self.listeners, redacting
+        )
         self.starter = Starter(self, new_id)
         self.children = Children(self, self.starter)
         self.stranded: dict[InvocationId, Outcome | None] = {}
@@ -123,7 +126,8 @@ class Engine:
             raise
         if self.redacting is not None:
             self._logs = redact_logs(self.redacting.redact)
-        self._services.start(self._late, self.children)
+        watch = tool_progress(self._observers, self.clock, self.redacting)
+        self._services.start(self._late, self.children, watch)
         self.system.spawn(self.tenure.keep(self._lapsed), name="heartbeat")
         self.system.spawn(self._listen(), name="cancels")
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections import deque
 from collections.abc import AsyncIterator
-from typing import TYPE_CHECKING
+from contextlib import nullcontext
+from typing import TYPE_CHECKING, overload
 
-from loopwright.protocol import InvocationId, Outcome, Record, decode_record
+from loopwright.protocol import InvocationId, Live, Outcome, Record, decode_record
 
 if TYPE_CHECKING:
     from ._runtime import Runtime
@@ -46,19 +49,52 @@ class Run:
         """
         self._runtime.request_cancel(self.id, reason, by=by, hard=hard)
 
-    async def events(self, *, after: int = 0) -> AsyncIterator[Record]:
+    @overload
+    def events(self, *, after: int = 0) -> AsyncIterator[Record]: ...
+    @overload
+    def events(self, *, after: int = 0, live: bool) -> AsyncIterator[Record | Live]: ...
+    async def events(self, *, after: int = 0, live: bool = False) -> AsyncIterator[Record | Live]:
         """Yield committed records from the seq behind `after`, until it is at rest.
 
         It reads the store, so a slow reader holds up nobody and misses nothing.
+
+        Args:
+            after: The seq of the last record that is known already.
+            live: Whether to yield as well what models say in this runtime while they say it:
+                `LiveText`, before the record of its turn, and `Discarded` for an attempt that
+                has failed. Nothing is told so where the runtime redacts.
         """
         runtime, seq = self._runtime, after
-        while True:
-            advanced = runtime.watch(self.id)
-            stored = await runtime.store.load(self.id, after=seq)
-            for line in stored.lines:
-                seq += 1
-                yield decode_record(line)
-            if not stored.lines:
-                if advanced is None:
-                    return
-                await advanced.wait()
+        with runtime.listening(self.id) if live else nullcontext() as listener:
+            while True:
+                advanced = runtime.watch(self.id)
+                # Taken first: by then, every turn before those it is of is in the store.
+                heard = deque(() if listener is None else listener.take())
+                stored = await runtime.store.load(self.id, after=seq)
+                for line in stored.lines:
+                    seq += 1
+                    record = decode_record(line)
+                    turn: int = getattr(record, "turn", 0)
+                    while heard and heard[0].turn <= turn:
+                        yield heard.popleft()
+                    yield record
+                told = bool(stored.lines or heard)
+                while heard:
+                    yield heard.popleft()
+                if not told:
+                    if advanced is None:
+                        return
+                    if listener is None:
+                        await advanced.wait()
+                    else:
+                        await _either(advanced, listener.awake)
+
+
+async def _either(one: asyncio.Event, other: asyncio.Event) -> None:
+    """Wait until one of two is set."""
+    waiting = {asyncio.ensure_future(event.wait()) for event in (one, other)}
+    try:
+        await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for future in waiting:
+            future.cancel()

@@ -6,7 +6,7 @@ import asyncio
 import contextvars
 import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Final, Self
@@ -45,6 +45,7 @@ from ._run import Run
 from ._said import check_limits, check_said, check_start
 from ._starting import Beginning
 from .definitions._agent import Agent, check_neighbours
+from .roles._listeners import Listener
 from .tracing._redacting import Redacting
 from .tracing._trace import RunObserver
 
@@ -352,6 +353,10 @@ class Runtime(Answering):
             return None
         live.advanced = live.advanced or asyncio.Event()
         return live.advanced
+
+    def listening(self, invocation_id: InvocationId) -> AbstractContextManager[Listener]:
+        """Listen to what is said in an invocation before it is committed; see `Run.events`."""
+        return self._entered.listeners.listening(invocation_id)
 
     # ------------------------------------------------------------ inside
     @property

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from loopwright.protocol import Execute, Input, JsonValue, Lease
+from loopwright.protocol import Execute, JsonValue, Lease
 from loopwright.stores import Store
 
 from ._clock import Clock
@@ -22,11 +22,14 @@ from .roles._committer import Committer
 from .roles._decider import Decider
 from .roles._deliveries import Deliveries
 from .roles._executor import ToolExecutor
+from .roles._listeners import Listeners
 from .roles._relay import Relay, poke
 from .roles._summarizer import Summarizer
 from .roles._supervisor import Routes
 from .roles._validator import Validator
 from .roles._verifier import Verifier
+from .tracing._redacting import Redacting
+from .tracing._tool_progress import Watch
 
 _SERVICE: Final = ChildSpec(restart="permanent")
 
@@ -40,7 +43,9 @@ class Services:
         clock: Time.
         tenure: On whose authority tools are run.
         agents: By name.
-        hear: What deliveries hear of their attempts passes it first.
+        listeners: Who is told what models say while they speak.
+        redacting: What deliveries hear of their attempts passes it first. What it would mask may
+            be in two pieces of a reply, so that nobody is told of pieces then.
     """
 
     def __init__(
@@ -50,14 +55,16 @@ class Services:
         clock: Clock,
         tenure: Tenure,
         agents: Mapping[str, Agent],
-        hear: Callable[[Input], Input] | None = None,
+        listeners: Listeners,
+        redacting: Redacting | None = None,
     ) -> None:
         self._system = system
         self._store = store
         self._clock = clock
         self._tenure = tenure
         self._agents = agents
-        self._hear = hear
+        self._hear = None if redacting is None else redacting.message
+        self._listeners = listeners if redacting is None else None
         self._breakers = Breakers(clock)
         self._executors: dict[int, ActorRef[Any]] = {}
         self._relay: ActorRef[Relay] | None = None
@@ -66,23 +73,29 @@ class Services:
         self.terms = {name: _terms(agent, agents) for name, agent in agents.items()}
         """What a machine has to know of each agent."""
 
-    def start(self, late: Callable[[Execute, JsonValue], None], family: Family) -> None:
+    def start(
+        self,
+        late: Callable[[Execute, JsonValue], None],
+        family: Family,
+        watch: Watch | None = None,
+    ) -> None:
         """Start them all.
 
         Args:
             late: Told what a write has returned after its outcome was called unknown.
             family: Runs children.
+            watch: Told what tools say of their progress.
         """
         system, clock = self._system, self._clock
         committer = system.start(Committer, self._store, clock, self.deliver, spec=_SERVICE)
         children = system.start(ChildExecutor, None, family, self._tenure.holds, spec=_SERVICE)
         for agent in self._agents.values():
             self.routes[agent.name] = Routes(
-                system.start(Decider, agent, clock, self._breakers, spec=_SERVICE),
+                system.start(Decider, agent, clock, self._breakers, self._listeners, spec=_SERVICE),
                 system.start(Validator, agent, spec=_SERVICE),
                 committer,
                 {
-                    name: self._executor(tool, agent, late, family)
+                    name: self._executor(tool, agent, late, family, watch)
                     for name, tool in agent.tools.items()
                 },
                 system.start(Verifier, agent.verifiers, clock, spec=_SERVICE),
@@ -112,6 +125,7 @@ class Services:
         agent: Agent,
         late: Callable[[Execute, JsonValue], None],
         family: Family,
+        watch: Watch | None,
     ) -> ActorRef[Any]:
         """One executor per tool, also where several agents share it: the first one's policy counts."""
         holds: Callable[[Lease], bool] = self._tenure.holds
@@ -128,6 +142,7 @@ class Services:
                     late,
                     policy.tool_retry,
                     policy.breaker,
+                    watch=watch,
                     spec=_SERVICE,
                 )
             )

@@ -29,9 +29,10 @@ def prices_of(*models: str | Named, provider: str | None = None) -> tuple[Price,
     """Look up what models cost, in US dollars a million tokens.
 
     The highest price counts wherever it depends on the size of the request or the time of day,
-    so a cost limit is never passed; what is charged may then be more than the bill. Not in a
-    `Price`, and so not charged: writing to a provider's cache above the price of input, audio
-    and images, and tools that run at the provider.
+    so a cost limit is never passed; what is charged may then be more than the bill. Tokens that
+    are read from a provider's cache, or written to it, have prices of their own where the table
+    has them. Not in a `Price`, and so not charged: audio and images, tools that run at the
+    provider, and a cache that is kept for longer than is usual.
 
     Args:
         models: Names of models, or models that have a `name`; the price is of that name.
@@ -69,14 +70,20 @@ def _price(name: str, offers: list[ModelPrice]) -> Price:
         raise ConfigurationError(msg)
     given = _highest(offer.input_mtok for offer in offers)
     made = _highest(offer.output_mtok for offer in offers)
-    cached = _highest(
-        offer.input_mtok if offer.cache_read_mtok is None else offer.cache_read_mtok
-        for offer in offers
-    )
+    cached = _highest(_or_input(offer, offer.cache_read_mtok) for offer in offers)
+    written = None
+    if any(offer.cache_write_mtok is not None for offer in offers):
+        written = _highest(_or_input(offer, offer.cache_write_mtok) for offer in offers)
     if given is None or made is None:
         msg = f"model {name!r} is listed without a price for its tokens; give a Price of your own"
         raise ConfigurationError(msg)
-    return Price(name, given, made, cached)
+    return Price(name, given, made, cached, written)
+
+
+def _or_input(
+    offer: ModelPrice, price: Decimal | TieredPrices | None
+) -> Decimal | TieredPrices | None:
+    return offer.input_mtok if price is None else price
 
 
 def _in_force(model: ModelInfo, now: datetime) -> Iterable[ModelPrice]:

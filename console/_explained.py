@@ -89,7 +89,7 @@ def _plain_turn(turn: TurnTold) -> JsonObject:
         "agent": turn.agent,
         "notices": _plain.of_records(turn.notices),
         "failed_attempts": _plain.of_records(turn.attempts),
-        "decided": to_json(turn.proposal).value,
+        "decided": None if turn.proposal is None else _plain.of_proposed(turn.proposal),
         "calls": [_plain_call(call) for call in turn.calls.values()],
         "asked": _plain.of_records(turn.asked),
         "answered": _plain.of_records(turn.answered),
@@ -261,11 +261,12 @@ def _decided(proposal: Proposal) -> str:
     usage = proposal.usage
     tokens = f"{usage.total} tokens{' (estimated)' if usage.estimated else ''}"
     cost = f", ${proposal.cost}" if proposal.cost else ""
+    ended = f", ended with {cut(proposal.stop_reason)}" if proposal.stop_reason else ""
     if proposal.by:
         return f"{proposal.decision.kind} by {proposal.by}, in the model's place; {tokens}{cost}"
     model = proposal.model or "the model"
     often = f" at attempt {proposal.attempts}" if proposal.attempts > 1 else ""
-    return f"{proposal.decision.kind} by {model}{often}; {tokens}{cost}"
+    return f"{proposal.decision.kind} by {model}{often}; {tokens}{cost}{ended}"
 
 
 def _decision(proposal: Proposal) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import cast
 
 from loopwright.actors import Waiting
@@ -14,6 +15,7 @@ from loopwright.protocol import (
     JsonObject,
     JsonValue,
     Outcome,
+    Proposal,
     Reason,
     Record,
     Spent,
@@ -181,13 +183,21 @@ def of_state(summary: Summary, tree: Tree, records: list[Record]) -> JsonObject:
     }
 
 
+def of_proposed(proposal: Proposal) -> JsonValue:
+    """Give what a model replied, but for what is kept for it alone."""
+    return to_json(replace(proposal, replay=None)).value
+
+
 def of_record(record: Record) -> JsonObject:
-    """Give a record as it is stored."""
-    return cast("JsonObject", loads(encode_record(record)))
+    """Give a record as it is stored, but for what is kept for the model alone."""
+    fields = cast("JsonObject", loads(encode_record(record)))
+    if isinstance(proposed := fields.get("proposal"), dict):
+        proposed.pop("replay", None)
+    return fields
 
 
 def of_records(records: Iterable[Record]) -> JsonValue:
-    """Give records as they are stored."""
+    """Give records as they are stored; see `of_record`."""
     return [of_record(record) for record in records]
 
 

@@ -125,6 +125,9 @@ from ._json import ParsedArguments as ParsedArguments
 from ._json import check_json as check_json
 from ._json import parse_arguments as parse_arguments
 from ._json import parse_json as parse_json
+from ._live import Discarded as Discarded
+from ._live import Live as Live
+from ._live import LiveText as LiveText
 from ._messages import HandOver as HandOver
 from ._messages import Input as Input
 from ._messages import Late as Late
@@ -136,6 +139,8 @@ from ._model import ModelErrorKind as ModelErrorKind
 from ._model import ModelReply as ModelReply
 from ._model import ModelRequest as ModelRequest
 from ._model import RawDecision as RawDecision
+from ._model import StreamingModel as StreamingModel
+from ._model import TextDelta as TextDelta
 from ._model import ToolSpec as ToolSpec
 from ._open_turn import NO_CHILD_USE as NO_CHILD_USE
 from ._open_turn import ChildUse as ChildUse
@@ -172,6 +177,10 @@ from ._records import TurnProposed as TurnProposed
 from ._records import decode_record as decode_record
 from ._records import effects_of as effects_of
 from ._records import encode_record as encode_record
+from ._reserved import RESERVED_TOOLS as RESERVED_TOOLS
+from ._reserved import ReservedName as ReservedName
+from ._reserved import final_schema as final_schema
+from ._reserved import reserved_tools as reserved_tools
 from ._results import EXPIRED as EXPIRED
 from ._results import ChildStand as ChildStand
 from ._results import ErrorCategory as ErrorCategory

@@ -31,7 +31,8 @@ class Principal:
 class Usage:
     """Tokens of one reply, or of many.
 
-    `input_tokens` counts every token sent, cached ones included.
+    `input_tokens` counts every token sent: those the provider had in its cache, and those it has
+    put there, are among them.
     """
 
     input_tokens: int = 0
@@ -40,6 +41,8 @@ class Usage:
     """Whether any part of it is an estimate, because a model reported nothing."""
     cached_tokens: int = 0
     """How many of the input tokens the provider had in its cache, and charges less for."""
+    cache_written_tokens: int = 0
+    """How many of the input tokens the provider has put into its cache, and may charge more for."""
 
     @property
     def total(self) -> int:
@@ -53,6 +56,7 @@ class Usage:
             self.output_tokens + other.output_tokens,
             self.estimated or other.estimated,
             self.cached_tokens + other.cached_tokens,
+            self.cache_written_tokens + other.cache_written_tokens,
         )
 
 
@@ -73,30 +77,41 @@ class Price:
     output_mtok: Decimal
     cached_mtok: Decimal | None = None
     """For input the provider had in its cache; `None`: as other input."""
+    cache_write_mtok: Decimal | None = None
+    """For input the provider has put into its cache; `None`: as other input."""
 
     def __post_init__(self) -> None:
         """Take numbers of any kind, exactly as they are written."""
-        for name in ("input_mtok", "output_mtok", "cached_mtok"):
+        for name in ("input_mtok", "output_mtok", "cached_mtok", "cache_write_mtok"):
             value: object = getattr(self, name)
-            if value is not None or name != "cached_mtok":
+            if value is not None or name in ("input_mtok", "output_mtok"):
                 where = f"the price of {self.model!r}: {name}"
                 object.__setattr__(self, name, money(value, where))
 
     def cost(self, usage: Usage) -> Decimal:
         """Compute what a usage costs."""
         cached = self.input_mtok if self.cached_mtok is None else self.cached_mtok
+        written = self.input_mtok if self.cache_write_mtok is None else self.cache_write_mtok
         # More from the cache than was sent cannot be: it takes nothing off the rest.
-        fresh = max(0, usage.input_tokens - usage.cached_tokens)
+        fresh = max(0, usage.input_tokens - usage.cached_tokens - usage.cache_written_tokens)
         return (
             self.input_mtok * fresh
             + cached * usage.cached_tokens
+            + written * usage.cache_written_tokens
             + self.output_mtok * usage.output_tokens
         ) / _MILLION
 
     @property
     def free(self) -> bool:
         """Whether nothing is charged."""
-        return not (self.input_mtok or self.output_mtok or self.cached_mtok)
+        return not (
+            self.input_mtok or self.output_mtok or self.cached_mtok or self.cache_write_mtok
+        )
+
+    @property
+    def highest_input_mtok(self) -> Decimal:
+        """The most a token sent may cost: where it is put into a cache, that may be more."""
+        return max(self.input_mtok, self.cache_write_mtok or self.input_mtok)
 
 
 @dataclass(frozen=True, slots=True)

@@ -72,7 +72,10 @@ def cut_turn(turn: TurnCommitted, limit: int) -> TurnCommitted:
     fault = turn.fault
     if fault is not None:
         fault = _with(fault, problem=cut_text(fault.problem, limit))
-    proposal = _with(turn.proposal, decision=decision)
+    replay = turn.proposal.replay
+    if replay is not None and len(_written(replay)) > limit:
+        replay = None  # a part of it is of no use to anybody
+    proposal = _with(turn.proposal, decision=decision, replay=replay)
     return _with(turn, proposal=proposal, results=results, fault=fault)
 
 

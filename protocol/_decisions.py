@@ -126,7 +126,7 @@ class Handoff:
 
 @dataclass(frozen=True, slots=True)
 class Malformed:
-    """What came instead of a decision. Never made by a model: it is how a fault is kept."""
+    """What came instead of a decision: how a fault is kept, and how an adapter says of one."""
 
     problem: str
     raw: str

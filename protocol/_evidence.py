@@ -9,7 +9,7 @@ from typing import Literal
 from ._budget import NO_COST, Usage
 from ._decisions import Proposed
 from ._ids import CallId, InvocationId
-from ._json import JsonObject
+from ._json import JsonObject, JsonValue
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +31,8 @@ class Fault:
     """`decision`: nothing of it ran. `call`: some calls were refused, sound reads ran.
     `answer`: the final answer did not stand up to a verifier."""
     problem: str
+    source: str = ""
+    """Name of the verifier that says so, where one does."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +52,13 @@ class Proposal:
     """US dollars, at the prices pinned at the start; only of this reply, see `ModelAttempted`."""
     by: str = ""
     """Who decided in the model's place."""
+    stop_reason: str = ""
+    """Why the provider says the reply ended, in the provider's own word."""
+    replay: JsonValue = None
+    """What the same model has to be sent again for its next reply, such as encrypted reasoning.
+
+    It is opaque, and evidence of nothing: it is neither shown, traced nor judged.
+    """
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,11 +22,10 @@ class Turn:
     """One committed turn.
 
     It keeps the encoded `TurnCommitted` and decodes it on access, so that a live invocation
-    holds a few hundred bytes a turn and nothing is ever copied or encoded again. Adapters
-    that translate turns should keep their translation per turn.
+    holds a few hundred bytes a turn and nothing is ever copied or encoded again.
     """
 
-    __slots__ = ("_cut", "answer", "body", "found", "notice", "number")
+    __slots__ = ("_cut", "answer", "body", "found", "kept", "notice", "number")
 
     def __init__(
         self,
@@ -46,6 +45,8 @@ class Turn:
         """What a human answered to this turn's question."""
         self.found = found
         """What became of writes whose outcome was unknown when the turn was committed."""
+        self.kept: object = None
+        """A place for an adapter's translation, which lasts as long as the turn does."""
         self._cut: tuple[tuple[int, str | None, _Findings], Turn | None] | None = None
 
     def __eq__(self, other: object) -> bool:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
 from typing import Protocol, TypeAlias
 
 from ._budget import Principal, Usage
-from ._decisions import Decision
+from ._decisions import Decision, Malformed
 from ._effects import Effect
 from ._errors import LoopwrightError
 from ._history import History
@@ -50,10 +50,13 @@ class ModelRequest:
     """The most the reply may cost, in tokens; `None`: the budget sets no limit."""
     handoffs: tuple[str, ...] = ()
     """Agents it may hand over to."""
+    output_schema: JsonObject | None = None
+    """JSON Schema that the `output` of a final answer has to fit; `None`: it is a text."""
 
 
-RawDecision: TypeAlias = Decision | str | bytes | Mapping[str, object]
-"""A typed decision, or the model's own JSON, which the runtime parses strictly."""
+RawDecision: TypeAlias = Decision | Malformed | str | bytes | Mapping[str, object]
+"""A typed decision, or the model's own JSON, which the runtime parses strictly. `Malformed`: what
+the model has said is known to be none, such as a reply that was cut off; it is told so, once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +68,17 @@ class ModelReply:
     """`None` where the provider reported nothing: it is then estimated, never taken as 0."""
     model: str = ""
     response_id: str = ""
+    stop_reason: str = ""
+    """Why the provider says the reply ended, in the provider's own word."""
+    replay: JsonValue = None
+    """What the same model has to be sent again, such as encrypted reasoning; see `Proposal`."""
+
+
+@dataclass(frozen=True, slots=True)
+class TextDelta:
+    """A piece of a reply that is under way; nothing of it counts before all of it has come."""
+
+    text: str
 
 
 class ModelErrorKind(Word):
@@ -115,9 +129,21 @@ class Model(Protocol):
     type and its `status_code`. A cancelled call must end. It may have a `name: str`, by which its
     price is found and its breaker is kept (otherwise its class name), a `context_window: int`, the
     tokens a request and its reply may have together, and a `timeout: float`, the seconds one
-    attempt may take.
+    attempt may take. What it holds open it may close in an `async def aclose()`: a runtime that is
+    closed calls that, and may be entered again.
     """
 
     async def decide(self, request: ModelRequest, /) -> ModelReply:
         """Decide what to do next."""
+        ...
+
+
+class StreamingModel(Model, Protocol):
+    """A model that is heard while it speaks: the runtime calls `stream` in place of `decide`.
+
+    What is heard is for people who watch; the decision is that of the reply, which comes last.
+    """
+
+    def stream(self, request: ModelRequest, /) -> AsyncIterator[TextDelta | ModelReply]:
+        """Give pieces of the reply as they come, and then the reply."""
         ...

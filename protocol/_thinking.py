@@ -73,6 +73,9 @@ class Decided(NamedTuple):
     attempts: int = 1
     endpoint: str = ""
     """Name of the model that was asked, by which its price is found."""
+    stop_reason: str = ""
+    replay: JsonValue = None
+    """See `Proposal`."""
 
 
 class AttemptFailed(NamedTuple):

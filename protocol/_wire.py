@@ -52,6 +52,10 @@ def _proposal(proposal: Proposal) -> dict[str, object]:
         wire["cost"] = proposal.cost
     if proposal.by:
         wire["by"] = proposal.by
+    if proposal.stop_reason:
+        wire["stop_reason"] = proposal.stop_reason
+    if proposal.replay is not None:
+        wire["replay"] = proposal.replay
     return wire
 
 
@@ -78,7 +82,7 @@ def _call(call: AnyCall) -> object:
 
 
 def _usage(usage: Usage) -> object:
-    if usage.estimated or usage.cached_tokens:
+    if usage.estimated or usage.cached_tokens or usage.cache_written_tokens:
         return usage
     return {"input_tokens": usage.input_tokens, "output_tokens": usage.output_tokens}
 

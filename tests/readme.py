@@ -10,9 +10,9 @@ from decimal import Decimal
 
 from loopwright import Agent, Budget, Policy, Principal, Reason, Reconciled, Runtime, ToolContext
 from loopwright import applied, not_applied, tool
+from loopwright.adapters import AnthropicModel
 from loopwright.policy import over
 from loopwright.stores import SQLiteStore
-from loopwright.testing import ScriptedModel
 
 
 class Payments:
@@ -28,7 +28,6 @@ class Payments:
 
 
 payments = Payments()
-my_model = ScriptedModel([])
 
 
 @tool(effect="read")
@@ -53,7 +52,7 @@ async def _(effect_key: str) -> Reconciled:
 
 desk = Agent(
     "refund-desk",
-    model=my_model,  # anything with `async def decide(request) -> ModelReply`
+    model=AnthropicModel("claude-…"),  # or anything with `async def decide(request) -> ModelReply`
     tools=[order_status, refund],
     policy=Policy(ask=[over(100)]),  # above 100, a human has to say yes
     budget=Budget(max_steps=8, max_tool_calls=12),

@@ -23,14 +23,17 @@ MAY_IMPORT = {
     "adapters": {"protocol", "policy", "stores", "actors"},
     "testing": {"protocol", "policy", "stores", "actors"},
     "console": {"protocol", "policy", "stores", "actors", "examples"},
-    "examples": {"protocol", "policy", "stores", "actors"},
+    "examples": {"protocol", "policy", "stores", "actors", "adapters"},
 }
 PURE = ("protocol", "policy", "actors/machine")
 IMPURE = {
     "aiosqlite", "anyio", "asyncio", "datetime.datetime.now", "os", "pykka", "random",
     "secrets", "socket", "sqlite3", "subprocess", "threading", "time",
 }  # fmt: skip
-OPTIONAL = {"genai_prices", "hypothesis", "pytest", "rich", "typer", "uvloop", "yaml"}
+OPTIONAL = {
+    "anthropic", "genai_prices", "httpx2", "hypothesis", "jsonschema_rs", "mcp", "mcp_types",
+    "mistralrs", "openai", "pydantic_ai", "pytest", "rich", "typer", "uvloop", "yaml",
+}  # fmt: skip
 
 
 def files_of(folder: str) -> list[Path]:
@@ -97,6 +100,16 @@ def test_there_is_one_copy_of_each_module() -> None:
 def test_importing_loopwright_pulls_in_no_optional_dependency() -> None:
     names = "Agent, Runtime, SyncRuntime, Policy, Budget, tool"
     code = f"import sys; from loopwright import {names}; print(*sys.modules)"
+    shown = subprocess.check_output([sys.executable, "-c", code], text=True)
+    assert not {name.split(".")[0] for name in shown.split()} & OPTIONAL
+
+
+def test_importing_the_adapters_pulls_in_no_optional_dependency() -> None:
+    """Also not the classes that need one: it is imported where they are used."""
+    code = (
+        "import sys; from loopwright import adapters; adapters.MCPServer.stdio('a', 'b');"
+        "print(*sys.modules)"
+    )
     shown = subprocess.check_output([sys.executable, "-c", code], text=True)
     assert not {name.split(".")[0] for name in shown.split()} & OPTIONAL
 

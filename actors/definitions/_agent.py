@@ -5,15 +5,17 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from pydantic import TypeAdapter
 
 from loopwright.policy import Policy
 from loopwright.protocol import (
+    RESERVED_TOOLS,
     Budget,
     ConfigurationError,
     Effect,
+    JsonObject,
     Model,
     Outcome,
     Price,
@@ -21,8 +23,10 @@ from loopwright.protocol import (
 )
 
 from ._child_tool import ChildTool
+from ._method_tool import MethodTool
 from ._models import Endpoint, FallbackChain, endpoints_of
-from ._tool import AnyTool, Tool, with_schema
+from ._signature import with_schema
+from ._tool import AnyTool, Tool
 from ._verifiers import AnyVerifier, verifier_names
 
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
@@ -102,8 +106,10 @@ class Agent:
         self.tools: Mapping[str, AnyTool] = MappingProxyType(_by_name(name, tools))
         self.specs: tuple[ToolSpec, ...] = tuple(t.spec for t in self.tools.values())
         self.output: TypeAdapter[Any] | None = None
+        self.output_schema: JsonObject | None = None
         if output is not None:
-            self.output, _ = with_schema(output, f"agent {name!r}: its output type")
+            self.output, schema = with_schema(output, f"agent {name!r}: its output type")
+            self.output_schema = cast("JsonObject", schema)
 
     @property
     def endpoints(self) -> tuple[Endpoint, ...]:
@@ -173,6 +179,18 @@ def _by_name(agent: str, tools: Sequence[object]) -> dict[str, AnyTool]:
             shown = getattr(tool, "__name__", repr(tool))
             msg = (
                 f"agent {agent!r}: {shown} is no tool and has no effect class; use @tool(effect=…)"
+            )
+            raise ConfigurationError(msg)
+        if tool.name in RESERVED_TOOLS:
+            msg = (
+                f"agent {agent!r} has a tool named {tool.name!r}, by which models say a decision "
+                "of that kind; give it another @tool(name=…)"
+            )
+            raise ConfigurationError(msg)
+        if isinstance(tool, MethodTool):
+            msg = (
+                f"agent {agent!r}: tool {tool.name!r} is a method, and of no object here; give it "
+                f"as an attribute of one, or all of them with toolset(object)"
             )
             raise ConfigurationError(msg)
         if tool.name in found:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from math import inf
-from typing import NamedTuple, TypeGuard, cast
+from typing import Any, NamedTuple, TypeGuard, cast
 
-from loopwright.protocol import ConfigurationError, Model, bounded
+from loopwright.protocol import ConfigurationError, Model, ModelRequest, bounded
 
 
 class Endpoint(NamedTuple):
@@ -21,6 +21,10 @@ class Endpoint(NamedTuple):
     """Seconds one attempt may take; `None` leaves it to the invocation's own limits."""
     only_refused: bool = False
     """Whether it is asked only for what another one has refused."""
+    stream: Callable[[ModelRequest], AsyncIterator[object]] | None = None
+    """Asks it where it can be heard while it speaks."""
+    aclose: Callable[[], Awaitable[object]] | None = None
+    """Lets it close what it holds open."""
 
 
 class FallbackChain:
@@ -92,7 +96,16 @@ def _endpoint(model: object) -> Endpoint:
         msg = f"model {kind} has timeout={bounded(repr(timeout))}; give seconds above 0, or None"
         raise ConfigurationError(msg)
     named = name if isinstance(name, str) and name else kind
-    return Endpoint(named, cast("Model", model), window, timeout)
+    stream, aclose = _method(model, "stream"), _method(model, "aclose")
+    return Endpoint(named, cast("Model", model), window, timeout, False, stream, aclose)
+
+
+def _method(model: object, name: str) -> Any:
+    method: object = getattr(model, name, None)
+    if not (method is None or callable(method)):
+        msg = f"model {type(model).__name__} has {name}={bounded(repr(method))}; make it a method"
+        raise ConfigurationError(msg)
+    return method
 
 
 def _is_limit(value: object) -> TypeGuard[float]:

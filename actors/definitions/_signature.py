@@ -12,17 +12,31 @@ from typing import Any, Final
 from pydantic import ConfigDict, PydanticUserError, TypeAdapter, ValidationError
 from pydantic.errors import PydanticSchemaGenerationError
 
-from loopwright.protocol import ConfigurationError, bounded
+from loopwright.protocol import ConfigurationError
 
-from ._tool_body import ToolContext
+from ._tool_body import InvalidArgumentsError, ToolContext
 
 _CONFIG: Final = ConfigDict(extra="forbid", allow_inf_nan=False, arbitrary_types_allowed=False)
 
 
+def is_method(function: Callable[..., Any]) -> bool:
+    """Whether it is written in the body of a class, and its first parameter is the object."""
+    home = getattr(function, "__qualname__", "").rpartition(".")[0]
+    if inspect.ismethod(function) or not home or home.endswith("<locals>"):
+        return False
+    first = next(iter(inspect.signature(function).parameters.values()), None)
+    return first is not None and (first.name == "self" or first.annotation is first.empty)
+
+
 def parameters_of(
-    function: Callable[..., Any], name: str
+    function: Callable[..., Any], name: str, *, method: bool = False
 ) -> tuple[str | None, list[tuple[str, Any, Any]]]:
     """Read a signature: the name of the context parameter, and the fields of the schema.
+
+    Args:
+        function: Whose signature.
+        name: Of the tool.
+        method: Whether to leave out the first parameter.
 
     Raises:
         ConfigurationError: If a parameter cannot be an argument.
@@ -34,7 +48,8 @@ def parameters_of(
         raise ConfigurationError(msg) from None
     context: str | None = None
     fields: list[tuple[str, Any, Any]] = []
-    for parameter in inspect.signature(function).parameters.values():
+    parameters = list(inspect.signature(function).parameters.values())
+    for parameter in parameters[1:] if method else parameters:
         if parameter.kind not in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY):
             msg = f"tool {name!r} has the parameter {parameter}; every argument needs its own name"
             raise ConfigurationError(msg)
@@ -93,14 +108,10 @@ def with_schema(of: Any, named: str) -> tuple[TypeAdapter[Any], dict[str, Any]]:
         raise ConfigurationError(msg) from None
 
 
-def explain(error: ValidationError) -> str:
-    """One line for the model: each path at fault and what is wrong with it."""
-    problems = [
-        f"{'.'.join(str(part) for part in problem['loc']) or 'arguments'}: {problem['msg']}"
-        for problem in error.errors(include_url=False, include_input=False, include_context=False)
-    ]
-    shown = "; ".join(problems[:5])
-    return bounded(shown if len(problems) <= 5 else f"{shown}; and {len(problems) - 5} more", 1_000)
+def explain(error: ValidationError) -> InvalidArgumentsError:
+    """Say what pydantic has found: each path at fault and what is wrong with it."""
+    found = error.errors(include_url=False, include_input=False, include_context=False)
+    return InvalidArgumentsError.at([(problem["loc"], problem["msg"]) for problem in found])
 
 
 def not_of_one_argument(function: Callable[..., object]) -> str | None:

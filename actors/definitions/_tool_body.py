@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Self, TypeAlias
 
 from loopwright.policy import RetryAfter
 from loopwright.protocol import (
@@ -13,7 +15,11 @@ from loopwright.protocol import (
     InvocationId,
     LoopwrightError,
     Principal,
+    bounded,
 )
+
+Report: TypeAlias = Callable[[str, float | None, float | None], None]
+"""Takes what a body says of its progress: a text, how much is done, and of how much."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +34,24 @@ class ToolContext:
     effect_key: EffectKey | None
     """Hand it to the downstream, which deduplicates by it. `None` for a read."""
     principal: Principal
+    report: Report | None = field(default=None, repr=False, compare=False)
+    """Where `progress` goes; `None` where nobody watches."""
+
+    def progress(
+        self, message: str = "", *, done: float | None = None, total: float | None = None
+    ) -> None:
+        """Tell whoever watches how far it is; from any thread, and as often as it likes.
+
+        It goes into the trace, as `tool_progress`, and nowhere else: no journal has it, no model
+        is shown it. What comes too fast, or after the attempt has ended, is dropped.
+
+        Args:
+            message: What it is doing.
+            done: How much is done: of `total`, or in a unit of its own.
+            total: How much there is to do.
+        """
+        if self.report is not None:
+            self.report(message, done, total)
 
 
 class ToolFailure(LoopwrightError):
@@ -56,3 +80,14 @@ class ToolFailure(LoopwrightError):
 
 class InvalidArgumentsError(LoopwrightError):
     """Raised when a call's arguments don't fit the tool; the text is for the model."""
+
+    @classmethod
+    def at(cls, problems: Sequence[tuple[Sequence[str | int], str]]) -> Self:
+        """Put problems into one line: each path at fault, and what is wrong there; bounded."""
+        told = [
+            f"{'.'.join(map(str, path)) or 'arguments'}: {problem}"
+            for path, problem in problems[:5]
+        ]
+        if len(problems) > 5:
+            told.append(f"and {len(problems) - 5} more")
+        return cls(bounded("; ".join(told), 1_000))

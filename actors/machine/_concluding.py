@@ -217,7 +217,7 @@ class Concluding(Thinking):
         else:
             problem = f"the answer does not stand up to {message.verifier}: {said.reason}"
             self._commit([verdict])
-            self._save(self._committed_turn(fault=Fault("answer", problem)))
+            self._save(self._committed_turn(fault=Fault("answer", problem, message.verifier)))
 
     def _complete(self, verdicts: list[Record], decision: Final, output: JsonValue) -> None:
         """Commit the answer and the end."""

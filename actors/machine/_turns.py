@@ -81,7 +81,11 @@ class Turns(Concluding):
             message.response_id,
             message.attempts,
             self.folded.context_digest,
-            cost=self._cost(message.endpoint, message.usage),
+            (),
+            self._cost(message.endpoint, message.usage),
+            "",
+            message.stop_reason,
+            message.replay,
         )
         self._enter(RunState.DECIDE_ACTION)
         if isinstance(message.decision, Malformed):
@@ -440,4 +444,6 @@ def _with_verdicts(reply: Proposal, verdicts: tuple[Verdict, ...]) -> Proposal:
         verdicts,
         reply.cost,
         reply.by,
+        reply.stop_reason,
+        reply.replay,
     )

@@ -8,8 +8,9 @@ for, so that it is journaled and charged.
 from __future__ import annotations
 
 import asyncio
+import logging
 import random
-from collections.abc import Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from functools import partial
 from operator import attrgetter
 from typing import Any, Final, TypeAlias
@@ -22,9 +23,13 @@ from loopwright.protocol import (
     Decide,
     Decided,
     DecideFailed,
+    Discarded,
     Input,
     InvocationId,
+    LiveText,
+    ModelError,
     ModelErrorKind,
+    TextDelta,
     Usage,
 )
 
@@ -35,7 +40,8 @@ from ..definitions._models import Endpoint, endpoints_of
 from ..kernel import ActorRef, Request
 from ._asking import Asking
 from ._breakers import Breakers
-from ._replies import checked, decision_of, estimated, is_usage
+from ._listeners import Listeners
+from ._replies import checked, decision_of, estimated, is_usage, replay_of
 from ._requests import Requests
 from ._service import Service, answer, answer_last
 
@@ -44,8 +50,13 @@ _Say: TypeAlias = Callable[[ActorRef[Any], Input], None]
 
 REPLY_TOKENS: Final = 1_000
 """What a reply is taken to need where it is asked whether a model can hold a request."""
+CLOSE_TIMEOUT: Final = 2.0
+"""Seconds a model gets to close what it holds open."""
 _CANCELLED: Final = "the model call was cancelled"
 _RETRIED: Final = (ModelErrorKind.TRANSIENT, ModelErrorKind.RATE_LIMITED)
+
+
+logger = logging.getLogger("loopwright.runtime")
 
 
 class Decider(Service[Decide | CancelDecide]):
@@ -55,6 +66,7 @@ class Decider(Service[Decide | CancelDecide]):
         agent: Whose models, retries and breaker rule.
         clock: Time.
         breakers: Of all endpoints of the runtime.
+        listeners: Who is told what a model says while it speaks; `None`: nobody may be.
         random: Where jitter comes from: from 0 up to, not including, 1.
     """
 
@@ -63,11 +75,13 @@ class Decider(Service[Decide | CancelDecide]):
         agent: Agent,
         clock: Clock,
         breakers: Breakers,
+        listeners: Listeners | None = None,
         random: Callable[[], float] = random.random,
     ) -> None:
         super().__init__()
         self._clock = clock
         self._breakers = breakers
+        self._listeners = listeners
         self._random = random
         self._retry = agent.policy.retry
         self._breaker = agent.policy.breaker
@@ -106,6 +120,18 @@ class Decider(Service[Decide | CancelDecide]):
             self._let_go(asking)
         if self._sweeper is not None:
             self._sweeper.cancel()
+        await self._close_models()
+
+    async def _close_models(self) -> None:
+        """Let models close what they hold open; one that fails at that, or hangs, is left."""
+        for endpoint in dict.fromkeys((*self._endpoints, *self._finishing)):
+            if endpoint.aclose is None:
+                continue
+            try:
+                async with asyncio.timeout(CLOSE_TIMEOUT):
+                    await endpoint.aclose()
+            except Exception as error:  # noqa: BLE001 - a model is foreign code
+                logger.warning("Model %s could not be closed: %s", endpoint.name, described(error))
 
     # ------------------------------------------------------------ one attempt
     def _next(self, asking: Asking) -> None:
@@ -161,7 +187,10 @@ class Decider(Service[Decide | CancelDecide]):
         assert task is not None
         try:
             asking.request = request = self._requests.build(asking.order, endpoint)
-            reply = checked(await endpoint.model.decide(request))
+            if endpoint.stream is None:
+                reply = checked(await endpoint.model.decide(request))
+            else:
+                reply = checked(await self._hear(asking, endpoint, endpoint.stream(request)))
         except BaseException as error:  # noqa: BLE001 - a model is foreign code
             cause = first_cause(error)
             if passes_through(cause, task):
@@ -186,8 +215,32 @@ class Decider(Service[Decide | CancelDecide]):
             reply.response_id,
             asking.attempts,
             endpoint.name,
+            reply.stop_reason,
+            replay_of(reply.replay),
         )
         self._end(asking, decided, answer_last)
+
+    async def _hear(
+        self, asking: Asking, endpoint: Endpoint, pieces: AsyncIterator[object]
+    ) -> object:
+        """Take a reply that comes in pieces, and tell of them as they come."""
+        order, reply = asking.order, None
+        task = asyncio.current_task()
+        try:
+            async for piece in pieces:
+                if not isinstance(piece, TextDelta):
+                    reply = piece
+                elif asking.task is task and self._listeners is not None:
+                    asking.heard = True
+                    said = LiveText(order.turn, asking.attempts, endpoint.name, piece.text)
+                    self._listeners.tell(order.invocation_id, said)
+        finally:
+            if isinstance(pieces, AsyncGenerator):
+                # Not left to the garbage collector: its connection ends here.
+                await pieces.aclose()
+        if reply is None:
+            raise ModelError("the stream ended before the reply was complete")
+        return reply
 
     def _timed_out(self, asking: Asking, task: asyncio.Task[None]) -> None:
         """Wait no longer for an attempt; it is told to end, and may not obey."""
@@ -250,6 +303,10 @@ class Decider(Service[Decide | CancelDecide]):
         wait = None if impatient else self._wait(asking, failure.kind, after, now)
         goes_on = wait is not None or asking.move_on(failure.kind)
         retry_in = wait if wait is not None and over is None else 0.0
+        if asking.heard and self._listeners is not None:
+            asking.heard = False
+            gone = Discarded(turn, asking.attempts, endpoint.name, text)
+            self._listeners.tell(asking.order.invocation_id, gone)
         told = AttemptFailed(
             turn, asking.attempts, endpoint.name, failure.kind, text, usage, retry_in
         )

@@ -46,7 +46,10 @@ from .._clock import Clock, Timer
 from .._work import Work, first_cause, passes_through
 from ..definitions._tool import AnyTool, ToolContext, ToolFailure
 from ..kernel import ActorRef, Request
+from ..tracing._tool_progress import Watch
 from ._breakers import NOT_COUNTED, Breakers
+from ._deliveries import NO_FENCE
+from ._progress import ProgressReports
 from ._reconciler import Reconciler
 from ._service import Service, answer, answer_last
 from ._threads import MAX_THREADS, NeverRanError, ThreadPool
@@ -107,6 +110,8 @@ class ToolExecutor(Service[Execute | Interrupt | Reconcile]):
         retry: How often a read is tried.
         breaker: When the tool is left alone, by all invocations.
         random: Where jitter comes from: from 0 up to, not including, 1.
+        watch: Told what a body says of its progress, in the context of its caller; `None` where
+            nobody watches.
     """
 
     def __init__(
@@ -118,6 +123,7 @@ class ToolExecutor(Service[Execute | Interrupt | Reconcile]):
         retry: Retry = DEFAULT_RETRY,
         breaker: Breaker = DEFAULT_BREAKER,
         random: Callable[[], float] = random.random,
+        watch: Watch | None = None,
     ) -> None:
         super().__init__()
         self._tool = tool
@@ -128,6 +134,7 @@ class ToolExecutor(Service[Execute | Interrupt | Reconcile]):
         self._breaker = breaker
         self._breakers = Breakers(clock)
         self._random = random
+        self._watch = watch
         self._closed = False
         self._attempts: dict[_Key, _Attempt] = {}
         self._waiting: deque[_Attempt] = deque()
@@ -233,7 +240,7 @@ class ToolExecutor(Service[Execute | Interrupt | Reconcile]):
     async def _body(self, order: Execute, attempt: _Attempt) -> ToolResult:
         """Run the body; whatever happens in it becomes a result."""
         try:
-            arguments = self._tool.bind(order.arguments, partial(_context, order))
+            arguments = self._tool.bind(order.arguments, partial(self._context, attempt))
             if self._threads is None:
                 output = await self._tool.function(**arguments)
             else:
@@ -266,6 +273,27 @@ class ToolExecutor(Service[Execute | Interrupt | Reconcile]):
             # It swallowed its cancellation; nobody waits for what it returns any more.
             return stopped(order, attempt.stopped, self._tool.timeout)
         return result_of(order, ResultStatus.OK, output=to_json(output).value)
+
+    def _context(self, attempt: _Attempt) -> ToolContext:
+        order, report = attempt.order, None
+        # Attempts of a delivery are not traced: its invocation may be long over.
+        if self._watch is not None and order.lease.fence != NO_FENCE:
+            is_live = partial(self._is_live, attempt)
+            report = ProgressReports(order, self._clock, attempt.context, is_live, self._watch)
+        return ToolContext(
+            order.invocation_id,
+            order.turn,
+            order.call_id,
+            order.attempt_id,
+            order.attempt,
+            order.effect_key,
+            order.principal,
+            report,
+        )
+
+    def _is_live(self, attempt: _Attempt) -> bool:
+        """Whether somebody waits for what this try comes to."""
+        return self._attempts.get(attempt.key) is attempt and attempt.stopped is None
 
     def _begin(self, attempt: _Attempt, body: Callable[[], object]) -> object:
         """Begin a body, in its thread, which it may have waited for all too long."""
@@ -386,15 +414,3 @@ class ToolExecutor(Service[Execute | Interrupt | Reconcile]):
             return False
         del self._attempts[attempt.key]
         return True
-
-
-def _context(order: Execute) -> ToolContext:
-    return ToolContext(
-        order.invocation_id,
-        order.turn,
-        order.call_id,
-        order.attempt_id,
-        order.attempt,
-        order.effect_key,
-        order.principal,
-    )

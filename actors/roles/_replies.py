@@ -2,19 +2,28 @@
 
 from __future__ import annotations
 
-from typing import TypeGuard
+import logging
+from typing import Final, TypeGuard
 
 from loopwright.policy import CHARS_PER_TOKEN
 from loopwright.protocol import (
     Decision,
+    JsonValue,
     Malformed,
     ModelReply,
     RawDecision,
     RemoteProtocolError,
     Usage,
+    check_json,
+    dumps,
     parse_decision,
     raw_text,
 )
+
+REPLAY_LIMIT: Final = 1_000_000
+"""Bytes that are kept of what a model wants to see again."""
+
+logger = logging.getLogger("loopwright.runtime")
 
 
 def checked(said: object) -> ModelReply:
@@ -26,17 +35,38 @@ def checked(said: object) -> ModelReply:
     if not isinstance(said, ModelReply):
         msg = f"the model returned {type(said).__name__}; decide() must return a ModelReply"
         raise TypeError(msg)
-    if not _are_texts(said.model, said.response_id):
+    if not _are_texts(said.model, said.response_id, said.stop_reason):
         msg = (
-            f"the model replied with model={said.model!r}, response_id={said.response_id!r}; "
-            "give texts"
+            f"the model replied with model={said.model!r}, response_id={said.response_id!r}, "
+            f"stop_reason={said.stop_reason!r}; give texts"
         )
         raise TypeError(msg)
     return said
 
 
+def replay_of(replay: JsonValue) -> JsonValue:
+    """Take what the provider wants to see again; what could not be kept is left out.
+
+    Without it, the model loses a thought. That is no reason to lose the turn.
+    """
+    if replay is None:
+        return None
+    try:
+        check_json(replay, where="replay")
+        size = len(dumps(replay))
+    except (RemoteProtocolError, TypeError, ValueError):
+        logger.warning("What a model wants to see again is not JSON, and is not kept.")
+        return None
+    if size > REPLAY_LIMIT:
+        logger.warning("What a model wants to see again has %d bytes, and is not kept.", size)
+        return None
+    return replay
+
+
 def decision_of(raw: RawDecision) -> Decision | Malformed:
     """Parse a decision strictly; what cannot be used is kept, with what is wrong with it."""
+    if isinstance(raw, Malformed):
+        return Malformed(raw_text(raw.problem), raw_text(raw.raw))
     try:
         return parse_decision(raw)
     except RemoteProtocolError as error:
@@ -44,12 +74,12 @@ def decision_of(raw: RawDecision) -> Decision | Malformed:
 
 
 def is_usage(usage: object) -> TypeGuard[Usage]:
-    """Whether it can be charged: counts from 0 up, and not more of it cached than was sent."""
+    """Whether it can be charged: counts from 0 up, and not more of it in a cache than was sent."""
     if not isinstance(usage, Usage):
         return False
-    sent, cached = usage.input_tokens, usage.cached_tokens
-    counts = _is_count(sent) and _is_count(cached) and _is_count(usage.output_tokens)
-    return counts and cached <= sent and _is_flag(usage.estimated)
+    sent, cached, written = usage.input_tokens, usage.cached_tokens, usage.cache_written_tokens
+    counts = all(map(_is_count, (sent, cached, written, usage.output_tokens)))
+    return counts and cached + written <= sent and _is_flag(usage.estimated)
 
 
 def estimated(input_tokens: int, raw: RawDecision) -> Usage:
@@ -58,8 +88,8 @@ def estimated(input_tokens: int, raw: RawDecision) -> Usage:
     return Usage(input_tokens, size // CHARS_PER_TOKEN + 1, estimated=True)
 
 
-def _are_texts(one: object, other: object) -> bool:
-    return isinstance(one, str) and isinstance(other, str)
+def _are_texts(one: object, other: object, third: object) -> bool:
+    return isinstance(one, str) and isinstance(other, str) and isinstance(third, str)
 
 
 def _is_flag(value: object) -> bool:

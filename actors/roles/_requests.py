@@ -41,6 +41,8 @@ class Requests:
             "none": (),
         }
         self._fixed = len(agent.instructions) + len(dumps(agent.specs))
+        if agent.output_schema is not None:
+            self._fixed += len(dumps(agent.output_schema))
         """Characters of what each request has."""
 
     def build(self, order: Decide, endpoint: Endpoint) -> ModelRequest:
@@ -61,6 +63,7 @@ class Requests:
             summary,
             self._output_limit(order, history, summary, endpoint),
             agent.handoffs,
+            agent.output_schema,
         )
 
     def input_tokens(self, request: ModelRequest) -> int:
@@ -129,7 +132,7 @@ def _left(allowance: Allowance, price: Price | None, window: int | None, sent: i
     left = None if allowance.tokens is None else allowance.tokens - sent
     if allowance.cost is not None and price is not None and price.output_mtok:
         # Nothing of it counts as cached: that is known only afterwards.
-        money = allowance.cost - price.input_mtok * sent / _MILLION
+        money = allowance.cost - price.highest_input_mtok * sent / _MILLION
         paid = int(money * _MILLION / price.output_mtok)
         left = paid if left is None else min(left, paid)
     return left if left is None or window is None else min(left, window - sent)

@@ -75,6 +75,7 @@ EventName: TypeAlias = Literal[
     "llm_call_finished",
     "tool_call_requested",
     "permission_evaluated",
+    "tool_progress",
     "tool_call_finished",
     "context_compacted",
     "checkpoint_saved",
@@ -259,10 +260,12 @@ def _decided(message: Decided) -> JsonObject:
         "model": bounded(message.model),
         "endpoint": message.endpoint,
         "response": bounded(message.response_id),
+        "stop_reason": bounded(message.stop_reason),
         "attempts": message.attempts,
         **_tokens(usage),
         "input": usage.input_tokens,
         "cached": usage.cached_tokens,
+        "cache_written": usage.cache_written_tokens,
         "estimated": usage.estimated,
     }
 

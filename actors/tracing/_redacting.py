@@ -130,9 +130,12 @@ class Redacting:
                 if stalled is None and nudge is None:
                     return message
                 return message._replace(stalled=self._stalled(stalled), nudge=self._stalled(nudge))
-            case Decided(decision=decision):
+            case Decided(decision=decision, replay=replay):
                 said = self.decision(decision)
-                return message if said is decision else message._replace(decision=said)
+                kept = None if replay is None else self._replay(replay)
+                if said is decision and kept is replay:
+                    return message
+                return message._replace(decision=said, replay=kept)
             case Validated(verdict=verdict):
                 judged = self._verdict(verdict)
                 return message if judged is verdict else message._replace(verdict=judged)
@@ -317,6 +320,13 @@ class Redacting:
             ),
             fault=None if plan.fault is None else self.text(plan.fault, "error"),
         )
+
+    def _replay(self, replay: JsonValue) -> JsonValue:
+        """Keep what is to be sent to the provider again as it came, or not at all.
+
+        It is signed or encrypted: no provider takes it back with a part of it masked.
+        """
+        return replay if self.value(replay, "text") == replay else None
 
     def _stalled(self, stalled: Stalled | None) -> Stalled | None:
         if stalled is None:

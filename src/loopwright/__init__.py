@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from loopwright.actors import ToolContext as ToolContext
     from loopwright.actors import ToolFailure as ToolFailure
     from loopwright.actors import tool as tool
+    from loopwright.actors import toolset as toolset
     from loopwright.policy import Context as Context
     from loopwright.policy import Policy as Policy
     from loopwright.policy import Progress as Progress
@@ -123,6 +124,7 @@ __all__ = [
     "passed",
     "rejected",
     "tool",
+    "toolset",
     "unknown",
 ]
 
@@ -135,6 +137,7 @@ _FROM_ACTORS = {
     "ToolContext",
     "ToolFailure",
     "tool",
+    "toolset",
 }
 _FROM_POLICY = {"Context", "Policy", "Progress"}
 

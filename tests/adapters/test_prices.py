@@ -46,6 +46,11 @@ def hours(start: int, end: int) -> TimeOfDateConstraint:
 
 OFFERS: dict[str, ModelPrice | list[ConditionalPrice]] = {
     "plain": price(TWO, cache_read_mtok=Decimal("0.1")),
+    "cached": price(TWO, cache_read_mtok=Decimal("0.1"), cache_write_mtok=Decimal("1.25")),
+    "written-at-night": [
+        ConditionalPrice(prices=price(TWO)),
+        ConditionalPrice(hours(0, 12), prices=price(TWO, cache_write_mtok=Decimal("0.5"))),
+    ],
     "tiers": ModelPrice(
         input_mtok=TieredPrices(ONE, [Tier(200_000, TWO), Tier(500_000, FOUR)]), output_mtok=FOUR
     ),
@@ -91,6 +96,8 @@ def table() -> Iterator[None]:
     ("name", "expected"),
     [
         ("plain", Price("m-plain", ONE, TWO, Decimal("0.1"))),
+        ("cached", Price("m-cached", ONE, TWO, Decimal("0.1"), Decimal("1.25"))),
+        ("written-at-night", Price("m-written-at-night", ONE, TWO, ONE, ONE)),
         ("tiers", Price("m-tiers", FOUR, FOUR, FOUR)),
         ("cheap-at-night", Price("m-cheap-at-night", ONE, TWO, ONE)),
         ("dear-by-day", Price("m-dear-by-day", ONE, FOUR, ONE)),
@@ -152,6 +159,14 @@ def test_the_bundled_table_knows_what_is_in_use(name: str) -> None:
     assert price.model == name
     assert not price.free
     assert 0 < price.cost(Usage(1_000)) < price.cost(Usage(0, 1_000)) < 1
+
+
+def test_the_bundled_table_knows_what_writing_to_a_cache_costs() -> None:
+    """It costs more than other input, and reading from it less."""
+    (price,) = prices_of("claude-sonnet-4-5")
+    fresh = price.cost(Usage(1_000))
+    assert price.cost(Usage(1_000, cached_tokens=1_000)) < fresh
+    assert price.cost(Usage(1_000, cache_written_tokens=1_000)) > fresh
 
 
 def test_without_the_extra_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:

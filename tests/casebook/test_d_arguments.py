@@ -8,6 +8,10 @@ from decimal import Decimal
 from pathlib import Path
 
 import pytest
+from wire.gpt import CHAT, RESPONSES, Api, answer
+from wire.gpt import call as raw_call
+from wire.gpt import play as ask
+from wire.loopback import loopback
 
 from casebook.desk import agent, batch, call, play
 from loopwright import Agent, ConfigurationError, Final, Policy, Reason, Runtime, ToolCalls, tool
@@ -115,6 +119,62 @@ async def test_b22_one_level_of_double_encoding_is_undone() -> None:
     recorded = as_recorded(outcome.history[0].proposal.decision)
     assert [c.arguments for c in recorded] == wanted
     assert [bool(c.normalized) for c in recorded] == [True, False]
+
+
+@pytest.mark.parametrize("stream", [True, False])
+@pytest.mark.parametrize("api", [CHAT, RESPONSES], ids=lambda api: api.name)
+async def test_b24_openai_nothing_of_a_truncated_reply_runs(api: Api, stream: bool) -> None:
+    """B24: also where its arguments are whole; only arguments that are not are those of one call."""
+    ran: list[str] = []
+
+    @tool(effect="manual")
+    async def write(path: str, text: str = "") -> None:
+        ran.append(path)
+
+    @tool(effect="read")
+    async def look(path: str) -> None:
+        ran.append(f"look {path}")
+
+    half, whole = '{"path":"a.txt","text":"hel', '{"path":"a.txt"}'
+    script = [
+        api.body(None, raw_call("1", "write", half), stop=api.cut_off),
+        api.body(
+            None,
+            raw_call("2", "write", whole),
+            raw_call("3", "look", '{"path":"b.txt"}'),
+            stop=api.cut_off,
+        ),
+        api.body("done"),
+    ]
+    async with loopback([answer(api, body, stream=stream) for body in script]) as server:
+        outcome = await ask(api.model(server, stream=stream), write, look)
+        told = api.results(server.requests[2].body)
+    assert outcome.completed
+    assert not ran
+    assert [id for id, _ in told] == ["1", "2", "3"]
+    assert all(f"cut off ({api.cut_off})" in text and "shorter" in text for _, text in told)
+
+    unterminated = [api.body(None, raw_call("4", "write", half)), api.body("done")]
+    async with loopback([answer(api, body, stream=stream) for body in unterminated]) as server:
+        outcome = await ask(api.model(server, stream=stream), write)
+    assert outcome.completed
+    assert [r.status.value for r in outcome.history[0].results] == ["invalid_arguments"]
+    assert not ran
+
+
+@pytest.mark.parametrize("api", [CHAT, RESPONSES], ids=lambda api: api.name)
+async def test_b24_openai_three_truncated_replies_in_a_row_are_the_end(api: Api) -> None:
+    """B24: a reply that does not fit will not fit the next time either."""
+
+    @tool(effect="manual")
+    async def write(path: str) -> None:
+        raise AssertionError("it ran")
+
+    body = api.body(None, raw_call("1", "write", '{"path":"a.txt"}'), stop=api.cut_off)
+    async with loopback(lambda _: answer(api, body, stream=True)) as server:
+        outcome = await ask(api.model(server), write)
+        assert len(server.requests) == 3
+    assert outcome.reason is Reason.INVALID_DECISION
 
 
 @pytest.mark.parametrize("number", [float, Decimal])

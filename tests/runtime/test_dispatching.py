@@ -112,9 +112,15 @@ async def test_a_queued_write_never_begins_without_its_lease(
         return held[0] and bool(lease.worker)
 
     def watched(
-        self: ToolExecutor, made: AnyTool, clock: Any, _holds: Any, late: Any, *rest: Any
+        self: ToolExecutor,
+        made: AnyTool,
+        clock: Any,
+        _holds: Any,
+        late: Any,
+        *rest: Any,
+        **named: Any,
     ) -> None:
-        original(self, made, clock, holds, late, *rest)
+        original(self, made, clock, holds, late, *rest, **named)
 
     monkeypatch.setattr(ToolExecutor, "__init__", watched)
     desk = Agent("desk", model=Pays(), tools=[till.tool(blocking=blocking)])

@@ -61,7 +61,9 @@ class DeciderBench:
         self.clock = clock
         self.began = clock.now().monotonic
         self.asker = Probe(system)
-        self.ref: ActorRef[Any] = system.start(Decider, agent, clock, breakers, lambda: JITTER)
+        self.ref: ActorRef[Any] = system.start(
+            Decider, agent, clock, breakers, random=lambda: JITTER
+        )
 
     def ask(self, order: Decide | CancelDecide | None = None) -> None:
         """Ask, and don't wait."""

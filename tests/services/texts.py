@@ -18,7 +18,7 @@ SECRET: Final = "hunter2"
 STRUCTURE: Final = {
     *("response_id", "context_digest", "key", "agent", "agent_version", "policy_version"),
     *("tool_name", "model", "endpoint", "verifier", "service", "rule", "signal", "type", "target"),
-    *("by", "actor", "tenant", "roles", "capabilities", "normalized", "child"),
+    *("stop_reason", "by", "actor", "tenant", "roles", "capabilities", "normalized", "child"),
 }
 """Texts that are ids and names, beside those whose type says so: they hold the protocol together."""
 _DERIVED: Final = {(PlannedCall, "arguments"), (PlannedCall, "outbox"), (Ask, "arguments")}

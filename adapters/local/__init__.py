@@ -1,0 +1,5 @@
+"""A model that runs in this process, on the CPU, without a key: slow and weak, but real."""
+
+from __future__ import annotations
+
+from ._model import LocalModel as LocalModel

@@ -1,0 +1,138 @@
+"""A chat completion as a reply."""
+
+from __future__ import annotations
+
+from typing import Annotated, Final
+
+from pydantic import BeforeValidator
+
+from loopwright.protocol import (
+    JsonObject,
+    JsonValue,
+    ModelError,
+    ModelErrorKind,
+    ModelReply,
+    ModelRequest,
+    bounded,
+)
+
+from .._boundary import Sent, Word, clean, read, usage_of
+from .._failures import error_in_stream, words_of
+from .._replay import marks_of, replay_of
+from ..conversation import RawCall, Spoken, decision_of
+
+_FAILED: Final = frozenset(("abort", "error", "insufficient_system_resource"))
+"""Words of servers for a reply that they could not finish."""
+
+
+class Part(Sent):
+    """A part of a content that comes in parts."""
+
+    type: Word = ""
+    text: Word = ""
+    refusal: Word = ""
+
+
+def _parts(value: JsonValue) -> JsonValue:
+    """Take a text for the one part of it; most servers send only texts."""
+    return [{"type": "text", "text": value}] if isinstance(value, str) else value
+
+
+Parts = Annotated[list[Part] | None, BeforeValidator(_parts)]
+
+
+def text_of(content: list[Part] | None) -> str:
+    """Join the texts of a content; how a model thinks is none of it."""
+    texts = [part.text for part in content or () if part.type in ("text", "output_text")]
+    return "".join(texts)
+
+
+class Function(Sent):
+    """What is to be called."""
+
+    name: object = None
+    arguments: object = None
+
+
+class _Call(Sent):
+    id: object = None
+    function: Function | None = None
+    extra_content: JsonValue = None
+
+
+class _Message(Sent):
+    content: Parts = None
+    refusal: Word = ""
+    tool_calls: list[_Call] | None = None
+    function_call: Function | None = None
+    reasoning_content: object = None
+
+
+class _Choice(Sent):
+    message: _Message
+    finish_reason: Word = ""
+
+
+class _Completion(Sent):
+    id: Word = ""
+    model: Word = ""
+    choices: list[_Choice] | None = None
+    usage: JsonValue = None
+    error: JsonValue = None
+
+
+def reply_of(body: object, request: ModelRequest, by: str) -> ModelReply:
+    """Make a reply of a completion.
+
+    Args:
+        body: What came, as plain JSON.
+        request: What was asked.
+        by: Who was asked.
+
+    Raises:
+        ModelError: If it is none, or a refusal.
+    """
+    completion = read(_Completion, body, "chat completion")
+    usage = usage_of(
+        completion.usage, "prompt_tokens", "completion_tokens", "prompt_tokens_details"
+    )
+    if completion.error:
+        text = f"the server answered with an error: {completion.error}"
+        raise error_in_stream(text, words_of(completion.error), usage)
+    if not completion.choices:
+        raise ModelError("the server sent a chat completion without a choice", usage=usage)
+    message, reason = completion.choices[0].message, completion.choices[0].finish_reason
+    if reason in _FAILED:
+        raise ModelError(f"the server gave its reply up: {bounded(reason)}", usage=usage)
+    text, calls = text_of(message.content), _calls(message)
+    refusal = message.refusal or "".join(part.refusal for part in message.content or ())
+    if not calls and not text.strip() and (refusal or reason == "content_filter"):
+        text = f"the model refuses ({bounded(reason)}): {bounded(refusal, 500) or 'no words'}"
+        raise ModelError(text, kind=ModelErrorKind.REFUSED, usage=usage)
+    cut_off = reason if reason in ("length", "content_filter") else ""
+    decision = decision_of(Spoken(text, calls, cut_off), request)
+    kept = _kept(message, [] if cut_off else marks_of(calls, decision))
+    return ModelReply(decision, usage, completion.model, completion.id, reason, replay_of(by, kept))
+
+
+def _calls(message: _Message) -> list[RawCall]:
+    functions = [(call.id, call.function or Function()) for call in message.tool_calls or ()]
+    if message.function_call is not None and not functions:
+        functions.append((None, message.function_call))
+    return [RawCall(id, function.name, function.arguments) for id, function in functions]
+
+
+def _kept(message: _Message, marks: list[str]) -> JsonObject:
+    """Keep what some servers insist on seeing again, with the calls it belongs to.
+
+    DeepSeek and Moonshot refuse calls without the thought they were made with, even an empty one;
+    Gemini refuses them without its signatures. OpenAI sends neither.
+    """
+    kept: JsonObject = {}
+    if message.tool_calls and isinstance(message.reasoning_content, str):
+        kept["reasoning_content"] = clean(message.reasoning_content)
+    extras: JsonObject = {}
+    for mark, call in zip(marks, message.tool_calls or (), strict=False):
+        if mark and isinstance(call.extra_content, dict):
+            extras[mark] = call.extra_content
+    return {**kept, "calls": extras} if extras else kept

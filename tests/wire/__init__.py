@@ -1,0 +1,1 @@
+"""What stands for a provider in tests: servers on loopback, and what may be said to them."""
