@@ -11,8 +11,8 @@ if TYPE_CHECKING:
     from .mcp import MCPConnectError as MCPConnectError
     from .mcp import MCPNoAnswerError as MCPNoAnswerError
     from .mcp import MCPServer as MCPServer
-    from .openai_chat import OpenAIChatModel as OpenAIChatModel
-    from .openai_responses import OpenAIResponsesModel as OpenAIResponsesModel
+    from .openai import OpenAIChatModel as OpenAIChatModel
+    from .openai import OpenAIResponsesModel as OpenAIResponsesModel
     from .prices import Named as Named
     from .prices import prices_of as prices_of
     from .pydantic_ai import PydanticAIModel as PydanticAIModel
@@ -37,8 +37,8 @@ _HOMES: Final = {
     "MCPNoAnswerError": "mcp",
     "MCPServer": "mcp",
     "Named": "prices",
-    "OpenAIChatModel": "openai_chat",
-    "OpenAIResponsesModel": "openai_responses",
+    "OpenAIChatModel": "openai",
+    "OpenAIResponsesModel": "openai",
     "PydanticAIModel": "pydantic_ai",
     "prices_of": "prices",
 }

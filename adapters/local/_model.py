@@ -26,7 +26,7 @@ class LocalModel:
     Its replies are held to the JSON Schema of what it may decide, so they are always decisions,
     though seldom good ones. They are written one at a time, whoever asks: all models of a file
     share one engine, a process that is started at the first request and ends with this one. On
-    one core it reads about 90 tokens a second, and writes 60. It gives no deltas: what it writes
+    one core it reads about 100 tokens a second, and writes 40. It gives no deltas: what it writes
     is JSON. A request that is cancelled while it is read or written costs the engine its process;
     the next one starts another, in less than a second.
 

@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 from wire.decisions import request_of, turn_of, turns
 from wire.gpt import CHAT, JSON, call
 
-from loopwright.adapters._openai import Settings
-from loopwright.adapters.openai_chat import OpenAIChatModel
-from loopwright.adapters.openai_chat._reply import reply_of
-from loopwright.adapters.openai_chat._request import payload_of
-from loopwright.adapters.openai_chat._stream import Chunks
+from loopwright.adapters.openai._model import Settings
+from loopwright.adapters.openai.chat import OpenAIChatModel
+from loopwright.adapters.openai.chat._reply import reply_of
+from loopwright.adapters.openai.chat._request import payload_of
+from loopwright.adapters.openai.chat._stream import Chunks
 from loopwright.protocol import (
     BrokenCall,
     CallId,

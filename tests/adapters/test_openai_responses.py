@@ -14,10 +14,10 @@ from wire.gpt import JSON, RESPONSES, answer, play
 from wire.loopback import loopback
 
 from loopwright import Agent, Budget, Reason, Runtime, tool
-from loopwright.adapters._openai import Settings
-from loopwright.adapters.openai_responses._reply import reply_of
-from loopwright.adapters.openai_responses._request import payload_of
-from loopwright.adapters.openai_responses._stream import Events
+from loopwright.adapters.openai._model import Settings
+from loopwright.adapters.openai.responses._reply import reply_of
+from loopwright.adapters.openai.responses._request import payload_of
+from loopwright.adapters.openai.responses._stream import Events
 from loopwright.protocol import (
     BrokenCall,
     CallId,

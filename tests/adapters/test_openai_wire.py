@@ -19,8 +19,8 @@ from wire.gpt import CHAT, KEY, RESPONSES, Api, answer, call, play
 from wire.loopback import Answer, loopback, sse
 
 from loopwright import Agent, Budget, ModelReply, Outcome, Policy, Reason, Runtime, tool
-from loopwright.adapters.openai_chat import OpenAIChatModel
-from loopwright.adapters.openai_responses import OpenAIResponsesModel
+from loopwright.adapters.openai.chat import OpenAIChatModel
+from loopwright.adapters.openai.responses import OpenAIResponsesModel
 from loopwright.policy import Retry
 from loopwright.protocol import (
     ConfigurationError,
@@ -547,7 +547,7 @@ async def test_another_server_is_not_shown_the_key_of_the_environment(
 def test_without_the_extra_it_says_what_to_install(
     kind: type[OpenAIChatModel | OpenAIResponsesModel], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.delitem(sys.modules, "loopwright.adapters._openai_sdk", raising=False)
+    monkeypatch.delitem(sys.modules, "loopwright.adapters.openai._sdk", raising=False)
     monkeypatch.setitem(sys.modules, "openai", None)
     with pytest.raises(ConfigurationError, match=r"pip install 'loopwright\[openai\]'"):
         kind("gpt-test", api_key=KEY)
@@ -555,7 +555,7 @@ def test_without_the_extra_it_says_what_to_install(
 
 def test_importing_the_adapters_imports_no_sdk() -> None:
     code = (
-        "import sys, loopwright.adapters.openai_chat, loopwright.adapters.openai_responses;"
+        "import sys, loopwright.adapters.openai.chat, loopwright.adapters.openai.responses;"
         "print(*sys.modules)"
     )
     shown = subprocess.check_output([sys.executable, "-c", code], text=True).split()

@@ -8,8 +8,8 @@ from typing import Any, Final
 
 from loopwright import Agent, Budget, Outcome, Policy, Runtime
 from loopwright.actors import AnyTool
-from loopwright.adapters.openai_chat import OpenAIChatModel
-from loopwright.adapters.openai_responses import OpenAIResponsesModel
+from loopwright.adapters.openai.chat import OpenAIChatModel
+from loopwright.adapters.openai.responses import OpenAIResponsesModel
 from loopwright.policy import Retry
 from loopwright.stores import Store
 from wire.loopback import Answer, Loopback, sse

@@ -6,9 +6,9 @@ from typing import Final
 
 from loopwright.protocol import JsonObject, JsonValue, ModelRequest, ToolSpec, dumps
 
-from .._openai import Settings
-from .._replay import marked, ours
-from ..conversation import Entry, Replied, Returned, Said, WireCall, conversation
+from ..._replay import marked, ours
+from ...conversation import Entry, Replied, Returned, Said, WireCall, conversation
+from .._model import Settings
 
 _THOUGHT: Final = "reasoning_content"
 

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 from loopwright.protocol import JsonObject, JsonValue, ModelReply, ModelRequest
 
-from .._openai import OpenAIModel
-from .._openai_access import ApiKey, is_at
+from .._access import ApiKey, is_at
+from .._model import OpenAIModel
 from ._reply import reply_of
 from ._request import payload_of
 from ._stream import Chunks

@@ -16,10 +16,10 @@ from loopwright.protocol import (
     bounded,
 )
 
-from .._boundary import Sent, Word, clean, read, usage_of
-from .._failures import error_in_stream, words_of
-from .._replay import marks_of, replay_of
-from ..conversation import RawCall, Spoken, decision_of
+from ..._boundary import Sent, Word, clean, read, usage_of
+from ..._failures import error_in_stream, words_of
+from ..._replay import marks_of, replay_of
+from ...conversation import RawCall, Spoken, decision_of
 
 _FAILED: Final = frozenset(("abort", "error", "insufficient_system_resource"))
 """Words of servers for a reply that they could not finish."""

@@ -21,8 +21,8 @@ from loopwright.protocol import (
     reserved_tools,
 )
 
-from ._openai_access import ApiKey, access_to
-from ._schema import strict_schema
+from .._schema import strict_schema
+from ._access import ApiKey, access_to
 
 if TYPE_CHECKING:
     from openai import AsyncOpenAI
@@ -119,7 +119,7 @@ class OpenAIModel(ABC):
         limit: str,
     ) -> None:
         try:
-            from ._openai_sdk import Line
+            from ._sdk import Line
         except ImportError:
             msg = (
                 f"{type(self).__name__} needs the openai SDK; run pip install 'loopwright[openai]'"

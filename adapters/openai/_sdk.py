@@ -14,9 +14,9 @@ from openai import APIConnectionError, APIError, AsyncOpenAI, AsyncStream, Reque
 
 from loopwright.protocol import JsonObject, ModelError, ModelErrorKind, Usage, bounded
 
-from ._clients import Clients
-from ._failures import failure_of, without
-from ._openai_access import Access
+from .._clients import Clients
+from .._failures import failure_of, without
+from ._access import Access
 
 if TYPE_CHECKING:
     from openai._models import SecurityOptions

@@ -15,10 +15,10 @@ from loopwright.protocol import (
     bounded,
 )
 
-from .._boundary import Sent, Word, read, usage_of
-from .._failures import error_in_stream
-from .._replay import marks_of, replay_of
-from ..conversation import RawCall, Spoken, decision_of
+from ..._boundary import Sent, Word, read, usage_of
+from ..._failures import error_in_stream
+from ..._replay import marks_of, replay_of
+from ...conversation import RawCall, Spoken, decision_of
 
 _UNFINISHED: Final = {
     "cancelled": ModelErrorKind.TRANSIENT,
