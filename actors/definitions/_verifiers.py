@@ -55,12 +55,6 @@ def time_limit(verifier: AnyVerifier, default: float = TIMEOUT) -> float:
     return float(limit)
 
 
-def is_async(verifier: AnyVerifier) -> bool:
-    """Whether calling it blocks nobody: it is a coroutine function, or its `__call__` is one."""
-    call: object = getattr(type(verifier), "__call__", None)  # noqa: B004 - not whether, but how
-    return inspect.iscoroutinefunction(verifier) or inspect.iscoroutinefunction(call)
-
-
 def _name_of(verifier: Any) -> str:
     name: object = getattr(verifier, "__name__", None)
     if isinstance(name, str) and name:

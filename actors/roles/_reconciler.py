@@ -7,11 +7,9 @@ time has told nothing, and `unknown` is the honest word for that.
 from __future__ import annotations
 
 import asyncio
-import inspect
-from collections.abc import Awaitable
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, Final, cast, get_args
+from typing import Any, Final, get_args
 
 from loopwright.protocol import (
     EffectKey,
@@ -59,7 +57,7 @@ class Reconciler:
         self._tool = tool
         self._clock = clock
         self._work = work
-        self._threads: ThreadPool | None = None
+        self._threads = ThreadPool(tool.name, MAX_THREADS)
 
     def ask(self, request: Request[Reconcile]) -> None:
         """Begin to ask."""
@@ -71,8 +69,7 @@ class Reconciler:
 
     def close(self) -> None:
         """Let go of the threads."""
-        if self._threads is not None:
-            self._threads.close()
+        self._threads.close()
 
     async def put(self, effect_key: EffectKey) -> Reconciled:
         """Ask, and wait for the answer without any limit of time.
@@ -84,14 +81,7 @@ class Reconciler:
         if function is None:
             return unknown(f"tool {self._tool.name!r} has no reconciler")
         try:
-            if inspect.iscoroutinefunction(function):
-                said = await function(effect_key)
-            else:
-                self._threads = self._threads or ThreadPool(self._tool.name, MAX_THREADS)
-                said = await self._threads.run(partial(function, effect_key))
-                if inspect.isawaitable(said):
-                    said = await cast("Awaitable[object]", said)
-            return _checked(said, self._tool.name)
+            return _checked(await self._threads.ask(function, effect_key), self._tool.name)
         except asyncio.CancelledError:
             task = asyncio.current_task()
             if task is not None and task.cancelling():

@@ -6,11 +6,9 @@ Whatever happens is an answer: without a summary, turns are only left out.
 from __future__ import annotations
 
 import asyncio
-import inspect
-from collections.abc import Awaitable
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Final, cast
+from typing import Any, Final
 
 from loopwright.policy import Summary, ToSummarize
 from loopwright.protocol import Compact, Compacted, check_json, cut_text
@@ -83,7 +81,7 @@ class Summarizer(Service[Compact]):
         self._answer(question, answered)
 
     async def _ask(self, order: Compact) -> object:
-        """Ask for it; in a thread, unless it is a coroutine function.
+        """Ask for it.
 
         Raises:
             BaseException: Whatever it raises.
@@ -91,13 +89,7 @@ class Summarizer(Service[Compact]):
         function, limit = self._context.summarize, self._context.max_result_chars
         assert function is not None  # `compact_due` says so
         turns = order.history.view(order.summarized, order.upto, limit=limit)
-        asked = ToSummarize(order.goal, turns, order.summary)
-        if inspect.iscoroutinefunction(function):
-            return await function(asked)
-        said = await self._threads.run(partial(function, asked))
-        if inspect.isawaitable(said):
-            return await cast("Awaitable[object]", said)
-        return said
+        return await self._threads.ask(function, ToSummarize(order.goal, turns, order.summary))
 
     def _give_up(self, question: _Question) -> None:
         if question.task is not None and not question.answered:

@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import inspect
 import threading
 from collections import deque
-from collections.abc import Callable
-from typing import Final
+from collections.abc import Awaitable, Callable
+from functools import partial
+from typing import Any, Final, cast
 
 MAX_THREADS: Final = 32
 """Threads of one pool; each tool with a sync body has its own pool."""
@@ -102,6 +104,17 @@ class ThreadPool:
             raise
         return job.outcome()
 
+    async def ask(self, function: Callable[[Any], object], argument: object) -> object:
+        """Ask foreign code, whether it is async, blocks, or returns something to be awaited.
+
+        Raises:
+            BaseException: Whatever it raises; and as `run`.
+        """
+        if _is_async(function):
+            return await cast("Awaitable[object]", function(argument))
+        said = await self.run(partial(function, argument))
+        return await cast("Awaitable[object]", said) if inspect.isawaitable(said) else said
+
     def close(self) -> None:
         """Let idle threads end; busy ones end after their call."""
         with self._wakeup:
@@ -142,3 +155,8 @@ class ThreadPool:
                 job.started = True
             job.run()
             del job
+
+
+def _is_async(function: Callable[..., object]) -> bool:
+    """Whether calling it blocks nobody: it is a coroutine function, or its `__call__` is one."""
+    return any(map(inspect.iscoroutinefunction, (function, type(function).__call__)))

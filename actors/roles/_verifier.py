@@ -8,11 +8,10 @@ from __future__ import annotations
 
 import asyncio
 import copy
-import inspect
-from collections.abc import Awaitable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Final, TypeAlias, cast
+from typing import Any, Final, TypeAlias
 
 from loopwright.protocol import (
     CancelVerify,
@@ -27,7 +26,7 @@ from loopwright.protocol import (
 
 from .._clock import Clock, Timer
 from .._work import TEXT_LIMIT, Work, described, first_cause, passes_through
-from ..definitions._verifiers import TIMEOUT, AnyVerifier, is_async, time_limit, verifier_names
+from ..definitions._verifiers import TIMEOUT, AnyVerifier, time_limit, verifier_names
 from ..kernel import ActorRef, Request
 from ._service import Service, answer
 from ._threads import ThreadPool
@@ -74,7 +73,7 @@ class Verifier(Service[Verify | CancelVerify]):
         self._limits = tuple(time_limit(verifier, timeout) for verifier in self._verifiers)
         self._clock = clock
         self._questions: dict[_Key, _Question] = {}
-        self._threads: dict[int, ThreadPool] = {}
+        self._threads = [ThreadPool(name, MAX_THREADS) for name in self._names]
         self._work = Work()
 
     def serve(self, request: Request[Verify | CancelVerify]) -> None:
@@ -97,7 +96,7 @@ class Verifier(Service[Verify | CancelVerify]):
         for question in tuple(self._questions.values()):
             self._take_back(question)
         await self._work.close()
-        for pool in self._threads.values():
+        for pool in self._threads:
             pool.close()
 
     async def _ask(self, question: _Question) -> None:
@@ -120,16 +119,8 @@ class Verifier(Service[Verify | CancelVerify]):
             return failed(f"verifier {question.name!r} failed with {described(cause)}")
 
     async def _said(self, order: Verify) -> object:
-        verifier: Any = self._verifiers[order.number]
-        claim = _own(order.claim)
-        if is_async(verifier):
-            return await verifier(claim)
-        pool = self._threads.get(order.number)
-        if pool is None:
-            pool = ThreadPool(self._names[order.number], MAX_THREADS)
-            self._threads[order.number] = pool
-        said = await pool.run(partial(verifier, claim))
-        return await cast("Awaitable[object]", said) if inspect.isawaitable(said) else said
+        number = order.number
+        return await self._threads[number].ask(self._verifiers[number], _own(order.claim))
 
     def _give_up(self, question: _Question) -> None:
         limit = self._limits[question.order.number]
