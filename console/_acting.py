@@ -140,7 +140,7 @@ async def approve(
     async with session.store() as store:
         identity = await find_invocation(store, invocation)
         tree = await tree_of(store, identity)
-        agents = session.load_agents()
+        agents = await session.load_agents()
     exact, seen = find_digest(session, tree, digest), tree.root.state.protocol.seq
     meant = approving(tree, exact, agents, call, edits)
     if meant is not None:

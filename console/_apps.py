@@ -7,22 +7,28 @@ import importlib.util
 import os
 import sys
 from collections.abc import Iterable
+from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, TypeAlias, cast
 
-from loopwright.actors import Agent
+from loopwright.actors import Agent, FallbackChain
 from loopwright.examples.refund_desk import NAME, make_agent
 from loopwright.examples.refund_desk.shop import ShopFileError, build
 from loopwright.protocol import ConfigurationError, LoopwrightError, Model, bounded
 
 from ._settings import Settings
 
+_Opening: TypeAlias = AbstractAsyncContextManager[object]
 
-def load_agents(settings: Settings, wanted: str | None = None) -> list[Agent]:
+
+async def load_agents(
+    settings: Settings, opened: AsyncExitStack, wanted: str | None = None
+) -> list[Agent]:
     """Load the agents of the app, or make the refund desk and, if need be, its shop.
 
     Args:
         settings: Where they are.
+        opened: What the app needs while its agents work, such as MCP servers, is closed with it.
         wanted: An agent that has to be there; if it is not, nothing is made.
 
     Raises:
@@ -32,11 +38,16 @@ def load_agents(settings: Settings, wanted: str | None = None) -> list[Agent]:
         _check(wanted, [NAME])
         return [_desk(settings)]
     loaded = _called(settings.app, _attribute(settings.app, settings.folder))
+    if isinstance(loaded, AbstractAsyncContextManager):
+        try:
+            loaded = await opened.enter_async_context(cast("_Opening", loaded))
+        except (Exception, SystemExit) as error:
+            raise _unloadable(settings.app, error) from error
     agents = list(cast("Iterable[object]", loaded)) if isinstance(loaded, Iterable) else [loaded]
     found = [agent for agent in agents if isinstance(agent, Agent)]
     if not agents or len(found) != len(agents):
         msg = f"the app {settings.app!r} gives no agents; name an Agent, a list of them, or a "
-        msg += "function that returns one of these"
+        msg += "function that returns one of these, or opens it as an async context manager"
         raise ConfigurationError(msg)
     _check(wanted, [agent.name for agent in found])
     return found
@@ -93,15 +104,19 @@ def _desk(settings: Settings) -> Agent:
         raise ConfigurationError(str(error)) from None
 
 
-def _model(reference: str, folder: Path) -> Model:
+def _model(reference: str, folder: Path) -> Model | FallbackChain:
     model = _attribute(reference, folder)
     # A class or a function stands for what it makes.
-    if isinstance(model, type) or not hasattr(model, "decide"):
+    if isinstance(model, type) or not _decides(model):
         model = _called(reference, model)
-    if not hasattr(model, "decide"):
+    if not _decides(model):
         msg = f"{reference!r} is no model, for it has no `async def decide`; name another one"
         raise ConfigurationError(msg)
     return cast("Model", model)
+
+
+def _decides(model: object) -> bool:
+    return isinstance(model, FallbackChain) or hasattr(model, "decide")
 
 
 def _check(wanted: str | None, names: list[str]) -> None:

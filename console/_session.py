@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from typing import Final
 
@@ -32,6 +32,8 @@ class Session:
 
     settings: Settings
     out: Output
+    opened: AsyncExitStack
+    """What was opened for the command, and is closed once it is over."""
 
     @asynccontextmanager
     async def store(self) -> AsyncGenerator[Store]:
@@ -74,17 +76,17 @@ class Session:
         """
         async with self.store():
             # Before an app is loaded, or a shop made: what is no store changes nothing.
-            agents = self.load_agents()
+            agents = await self.load_agents()
         async with self.runtime_of(agents) as runtime:
             yield runtime
 
-    def load_agents(self) -> list[Agent]:
+    async def load_agents(self) -> list[Agent]:
         """Load the app of a store that is there.
 
         Raises:
             ConfigurationError: If there is no usable app.
         """
-        return load_agents(self.settings)
+        return await load_agents(self.settings, self.opened)
 
     async def agents(self, wanted: str) -> list[Agent]:
         """Load the app of a store that may not be there yet.
@@ -96,8 +98,8 @@ class Session:
         """
         if self._has_store():
             async with self.store():
-                return load_agents(self.settings, wanted)
-        return load_agents(self.settings, wanted)
+                return await load_agents(self.settings, self.opened, wanted)
+        return await load_agents(self.settings, self.opened, wanted)
 
     def _has_store(self) -> bool:
         path = self.settings.store

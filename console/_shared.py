@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 from collections.abc import Callable, Coroutine
+from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Annotated, Any, Concatenate, Final, ParamSpec
 
@@ -77,10 +78,14 @@ def add(app: typer.Typer, name: str, function: Command[P]) -> None:
         **arguments: Any,
     ) -> None:
         settings = load_settings(config, app, store, model)
-        session = Session(settings, Output(as_json=as_json))
         # Checked where the function is written: the keywords are its own parameters.
         run: Callable[..., Coroutine[Any, Any, int]] = function
-        raise typer.Exit(asyncio.run(run(session, **arguments)))
+
+        async def command() -> int:
+            async with AsyncExitStack() as opened:
+                return await run(Session(settings, Output(as_json=as_json), opened), **arguments)
+
+        raise typer.Exit(asyncio.run(command()))
 
     own = list(inspect.signature(function, eval_str=True).parameters.values())[1:]
     shared = [

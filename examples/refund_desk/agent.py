@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from loopwright import Agent, Budget, Model, Policy
+from loopwright import Agent, Budget, FallbackChain, Model, Policy
 from loopwright.policy import over
 
 from .model import RuleModel
@@ -27,7 +27,9 @@ Answer in one sentence, with the settlement as output.
 """.strip()
 
 
-def make_agent(shop_path: Path, model: Model | None = None, delay: float = 0.0) -> Agent:
+def make_agent(
+    shop_path: Path, model: Model | FallbackChain | None = None, delay: float = 0.0
+) -> Agent:
     """Make the agent for the shop database at `shop_path`.
 
     Args:

@@ -221,3 +221,51 @@ def test_another_model_can_sit_at_the_refund_desk(cli: Cli, folder: Path) -> Non
     )
     asked = cli("run", "refund-desk", "x", "--model", "models:Asks", "--json").json
     assert asked["question"] == "Who am I?"
+
+
+OPENED_APP = """
+from contextlib import asynccontextmanager
+from pathlib import Path
+from loopwright import Agent, Final, ModelReply, Usage
+
+class Says:
+    async def decide(self, request):
+        return ModelReply(Final(Path("log").read_text()), Usage())
+
+@asynccontextmanager
+async def agents():
+    with open("log", "a") as log:
+        log.write("opened ")
+    yield [Agent("clerk", model=Says())]
+    with open("log", "a") as log:
+        log.write("closed ")
+"""
+
+
+def test_an_app_may_open_what_its_agents_need_while_they_work(cli: Cli, folder: Path) -> None:
+    """Such as MCP servers: they are there while the command runs, and closed with it."""
+    (folder / "opened.py").write_text(OPENED_APP)
+    done = cli("run", "clerk", "x", "--app", "opened:agents", "--json")
+    assert done.json["answer"] == "opened "
+    assert (folder / "log").read_text() == "opened closed "
+
+
+def test_an_app_that_cannot_be_opened_is_refused_in_one_sentence(cli: Cli, folder: Path) -> None:
+    text = OPENED_APP.replace("    yield", "    raise OSError('no such server')\n    yield")
+    (folder / "opened.py").write_text(text)
+    refused = cli("run", "clerk", "x", "--app", "opened:agents")
+    assert refused.code == 2
+    assert "'opened:agents' cannot be loaded: OSError: no such server" in refused.err
+    assert not (folder / "loopwright.db").exists()
+
+
+def test_a_chain_of_models_can_sit_at_the_refund_desk(cli: Cli, folder: Path) -> None:
+    (folder / "models.py").write_text(
+        "from loopwright import Clarification, FallbackChain, ModelReply\n"
+        "class Asks:\n"
+        "    async def decide(self, request):\n"
+        "        return ModelReply(Clarification('Who am I?'))\n"
+        "chain = FallbackChain([Asks()])\n"
+    )
+    asked = cli("run", "refund-desk", "x", "--model", "models:chain", "--json").json
+    assert asked["question"] == "Who am I?"
