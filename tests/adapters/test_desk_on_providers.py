@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Callable
+from functools import partial
 from pathlib import Path
-from typing import Any, cast
+from typing import cast
 
 import pytest
+from wire import claude, gpt
 from wire.desk import chat, messages
-from wire.loopback import Answer, Heard, loopback
+from wire.loopback import Answer, Heard, loopback, sse
 
 from loopwright import Model, Reason, Runtime
 from loopwright.adapters import AnthropicModel, OpenAIChatModel
@@ -35,16 +36,25 @@ GOALS = [
     "The customer is angry",
 ]
 
-PROVIDERS: dict[str, tuple[Callable[[dict[str, Any]], dict[str, Any]], Callable[[str], Model]]] = {
-    "openai": (
-        chat,
-        lambda url: OpenAIChatModel("rules", base_url=f"{url}/v1", stream=False, timeout=30.0),
-    ),
-    "anthropic": (
-        messages,
-        lambda url: AnthropicModel("rules", base_url=url, api_key="k", stream=False, timeout=30.0),
-    ),
-}
+
+def openai(url: str, *, stream: bool) -> Model:
+    return OpenAIChatModel("rules", base_url=f"{url}/v1", stream=stream, timeout=30.0)
+
+
+def anthropic(url: str, *, stream: bool) -> Model:
+    return AnthropicModel("rules", base_url=url, api_key="k", stream=stream, timeout=30.0)
+
+
+def openai_says(heard: Heard, *, stream: bool) -> Answer:
+    return gpt.answer(gpt.CHAT, chat(heard.body), stream=stream)
+
+
+def anthropic_says(heard: Heard, *, stream: bool) -> Answer:
+    body = messages(heard.body)
+    return Answer(sse(*claude.events(body), names=True) if stream else body)
+
+
+PROVIDERS = {"openai": (openai, openai_says), "anthropic": (anthropic, anthropic_says)}
 
 
 def told(record: Record) -> JsonObject:
@@ -91,16 +101,15 @@ async def journals(shop: Path, model: Model | None) -> list[list[JsonObject]]:
     return found
 
 
+@pytest.mark.parametrize("stream", [False, True])
 @pytest.mark.parametrize("provider", PROVIDERS)
-async def test_the_journal_is_that_of_the_rule_model(provider: str, tmp_path: Path) -> None:
-    brain, model = PROVIDERS[provider]
-
-    def answer(heard: Heard) -> Answer:
-        return Answer(brain(heard.body))
-
+async def test_the_journal_is_that_of_the_rule_model(
+    provider: str, stream: bool, tmp_path: Path
+) -> None:
+    model, says = PROVIDERS[provider]
     expected = await journals(tmp_path / "rules.db", None)
-    async with loopback(answer) as server:
-        found = await journals(tmp_path / "wire.db", model(server.url))
+    async with loopback(partial(says, stream=stream)) as server:
+        found = await journals(tmp_path / "wire.db", model(server.url, stream=stream))
     for goal, ours, theirs in zip(GOALS, found, expected, strict=True):
         assert ours == theirs, goal
     paid = [
