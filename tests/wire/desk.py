@@ -139,7 +139,7 @@ def _reply(decision: Decision, turns: int, say: Say) -> dict[str, Any]:
 
 
 def _say_chat(text: str, calls: list[tuple[str, str, dict[str, Any]]]) -> dict[str, Any]:
-    message: dict[str, Any] = {"role": "assistant", "content": text or None}
+    message: dict[str, Any] = {"role": "assistant", "content": text or None, "refusal": None}
     if calls:
         message["tool_calls"] = [
             {
