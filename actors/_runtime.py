@@ -44,7 +44,7 @@ from ._outcomes import Outcomes
 from ._run import Run
 from ._said import check_limits, check_said, check_start
 from ._starting import Beginning
-from .definitions._agent import Agent, check_neighbours
+from .definitions._agent import Agent, checked_agents
 from .roles._listeners import Listener
 from .tracing._redacting import Redacting
 from .tracing._trace import RunObserver
@@ -113,18 +113,13 @@ class Runtime(Answering):
         new_id: Callable[[], InvocationId] = new_invocation_id,
         redact: Redact | None = None,
     ) -> None:
-        names = [agent.name for agent in agents]
-        for name in names:
-            if names.count(name) > 1:
-                msg = f"the runtime has two agents named {name!r}; give one another name"
-                raise ConfigurationError(msg)
-        check_neighbours(agents)
+        checked = checked_agents(agents)
         check_limits(max_live, lease_ttl)
         if store is None:
             timed = clock
             store = MemoryStore() if timed is None else MemoryStore(clock=lambda: timed.now()[0])
         super().__init__(store)
-        self._agents = tuple(agents)
+        self._agents = checked
         self._clock = clock or RealClock()
         self._observers = tuple(observers)
         self._max_live = max_live

@@ -11,6 +11,7 @@ from anyio.from_thread import BlockingPortal, start_blocking_portal
 
 from loopwright.protocol import (
     Budget,
+    ConfigurationError,
     EffectFact,
     EffectStatus,
     InvocationState,
@@ -38,6 +39,9 @@ class SyncRuntime:
     """
 
     def __init__(self, runtime: Runtime) -> None:
+        if not isinstance(runtime, Runtime):  # pyright: ignore[reportUnnecessaryIsInstance] - by hand
+            msg = f"SyncRuntime wants a Runtime, not a {type(runtime).__name__}; give Runtime([agent])"
+            raise ConfigurationError(msg)
         self._runtime = runtime
         self._stack: ExitStack | None = None
         self._portal: BlockingPortal | None = None

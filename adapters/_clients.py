@@ -6,10 +6,13 @@ import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from typing import Generic, TypeVar
+from typing import Final, Generic, TypeVar
 from weakref import WeakKeyDictionary
 
 C = TypeVar("C")
+
+CONNECT_TIMEOUT: Final = 10.0
+"""Seconds until there is a connection; a machine that is gone is not waited for any longer."""
 
 
 @dataclass(slots=True, eq=False)

@@ -79,9 +79,17 @@ def error_in_stream(text: str, words: set[str], usage: Usage | None = None) -> M
 
 
 def without(error: Exception, secret: str) -> Exception:
-    """Strike a key out of what an error says, which some servers repeat where they refuse it."""
-    if secret and secret in str(error):
-        error.args = (str(error).replace(secret, "…"),)
+    """Strike a key out of what an error says, and out of what it was raised from.
+
+    Some servers repeat the key that they refuse, and HTTP clients a header that they cannot send.
+    """
+    link: BaseException | None = error
+    # One that ends in a line break is escaped where it is repeated.
+    key = secret.strip()
+    while key and link is not None:
+        if key in str(link):
+            link.args = (str(link).replace(key, "…"),)
+        link = link.__cause__
     return error
 
 

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
+from itertools import count
 
 from loopwright.protocol import (
     RESERVED_TOOLS,
-    Decision,
     JsonObject,
     JsonValue,
-    Malformed,
     RemoteProtocolError,
-    calls_of,
     check_json,
 )
 
-from .conversation import RawCall, WireCall
+from .conversation import RawCall
 
 
 def replay_of(by: str, kept: JsonObject) -> JsonValue:
@@ -33,19 +31,15 @@ def ours(replay: JsonValue, by: str) -> JsonObject:
     return replay if isinstance(replay, dict) and replay.get("by") == by else {}
 
 
-def marks_of(calls: Sequence[RawCall], decision: Decision | Malformed) -> list[str]:
-    """Mark the calls of a reply, of which nothing was cut off, so that they can be found again.
+def places_of(calls: Sequence[RawCall]) -> list[int]:
+    """Say where each call of a reply is shown, so that it can be found again among those.
 
-    A call that stands for a decision is known by its name: it has no id in the journal.
+    That is its place in `Replied.calls`: the call that stands for a decision comes first. Ids and
+    names tell nothing: they may be there twice, and a provider may be shown other ones.
     """
-    ids = iter([call.call_id for call in calls_of(decision)])
-    return [_reserved(call.name) or next(ids, "") for call in calls]
+    places = count(1 if any(_is_reserved(call.name) for call in calls) else 0)
+    return [0 if _is_reserved(call.name) else next(places) for call in calls]
 
 
-def marked(calls: Iterable[WireCall]) -> dict[str, WireCall]:
-    """Find the calls of a conversation by the marks they had in the reply."""
-    return {_reserved(call.name) or call.id: call for call in calls}
-
-
-def _reserved(name: object) -> str:
-    return name if isinstance(name, str) and name in RESERVED_TOOLS else ""
+def _is_reserved(name: object) -> bool:
+    return isinstance(name, str) and name in RESERVED_TOOLS

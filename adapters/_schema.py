@@ -46,6 +46,8 @@ def _strict(value: JsonValue) -> JsonValue:
 def _object(schema: JsonObject) -> JsonObject:
     if schema.keys() & _REFUSED or not schema:
         raise _NotStrictError
+    if isinstance(schema.get("$ref"), str):
+        return {"$ref": schema["$ref"]}  # with anything beside it, it is refused
     strict: JsonObject = {}
     for key, value in schema.items():
         if key in ("properties", "$defs") and isinstance(value, dict):

@@ -53,7 +53,7 @@ def prices_of(*models: str | Named, provider: str | None = None) -> tuple[Price,
             model = calc_price(Usage(), name, provider_id=provider).model
         except LookupError:
             where = "by its name alone" if provider is None else f"at {provider!r}"
-            hint = "name the provider, or " if provider is None else ""
+            hint = "give provider=, or " if provider is None else ""
             msg = f"model {name!r} has no known price {where}; {hint}give a Price of your own"
             raise ConfigurationError(msg) from None
         found.append(_price(name, list(_in_force(model, now))))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import importlib.metadata
+import re
 import sqlite3
 import sys
 import tempfile
@@ -82,7 +83,11 @@ def _extras() -> str:
 
 
 def _present(names: Sequence[str]) -> str:
-    known = {found.metadata["Name"].lower() for found in importlib.metadata.distributions()}
+    # A distribution may write its name with any of these.
+    known = {
+        re.sub(r"[-_.]+", "-", found.metadata["Name"]).lower()
+        for found in importlib.metadata.distributions()
+    }
     missing = [name for name in names if name not in known]
     return f"lacks {' and '.join(missing)}" if missing else "complete"
 

@@ -25,7 +25,7 @@ class Turn:
     holds a few hundred bytes a turn and nothing is ever copied or encoded again.
     """
 
-    __slots__ = ("_cut", "answer", "body", "found", "kept", "notice", "number")
+    __slots__ = ("_cut", "answer", "body", "found", "memo", "notice", "number")
 
     def __init__(
         self,
@@ -45,7 +45,7 @@ class Turn:
         """What a human answered to this turn's question."""
         self.found = found
         """What became of writes whose outcome was unknown when the turn was committed."""
-        self.kept: object = None
+        self.memo: object = None
         """A place for an adapter's translation, which lasts as long as the turn does."""
         self._cut: tuple[tuple[int, str | None, _Findings], Turn | None] | None = None
 

@@ -164,7 +164,12 @@ class Reason(Enum):
         False,
         "The provider refuses this content; nothing of it is tried again.",
     )
-    MODEL_ERROR = ("model_error", Ending.FAILED, True, "Resume once the provider works again.")
+    MODEL_ERROR = (
+        "model_error",
+        Ending.FAILED,
+        True,
+        "Read the cause, and resume once it is put right or the provider works again.",
+    )
     CHECKPOINT_FAILED = (
         "checkpoint_failed",
         Ending.FAILED,

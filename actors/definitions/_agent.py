@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Final, cast
 
@@ -20,6 +20,7 @@ from loopwright.protocol import (
     Outcome,
     Price,
     ToolSpec,
+    bounded,
 )
 
 from ._child_tool import ChildTool
@@ -174,12 +175,20 @@ class Agent:
 
 def _by_name(agent: str, tools: Sequence[object]) -> dict[str, AnyTool]:
     found: dict[str, AnyTool] = {}
+    if isinstance(tools, Tool):
+        msg = f"agent {agent!r}: tools= is the tool {tools.name!r}; give a list of tools"
+        raise ConfigurationError(msg)
     for tool in tools:
         if not isinstance(tool, Tool):
             shown = getattr(tool, "__name__", repr(tool))
-            msg = (
-                f"agent {agent!r}: {shown} is no tool and has no effect class; use @tool(effect=…)"
-            )
+            hint = "use @tool(effect=…)"
+            if isinstance(tool, list | tuple):
+                hint = "put what is in it into the list, with a * before it"
+            elif isinstance(tool, Agent):
+                hint = "give its .as_tool()"
+            elif not callable(tool):
+                hint += ", *toolset(…) for an object whose methods have it, *….tools for a server"
+            msg = f"agent {agent!r}: {shown} is no tool and has no effect class; {hint}"
             raise ConfigurationError(msg)
         if tool.name in RESERVED_TOOLS:
             msg = (
@@ -194,25 +203,37 @@ def _by_name(agent: str, tools: Sequence[object]) -> dict[str, AnyTool]:
             )
             raise ConfigurationError(msg)
         if tool.name in found:
-            msg = f"agent {agent!r} has two tools named {tool.name!r}; give one @tool(name=…)"
+            msg = f"agent {agent!r} has two tools named {tool.name!r}; give one another name"
+            msg += ": @tool(name=…), .as_tool(name=…), or that of its MCP server"
             raise ConfigurationError(msg)
         if tool.effect is Effect.RECONCILABLE and tool.reconciler is None and tool.child is None:
             msg = (
                 f"agent {agent!r}: tool {tool.name!r} is reconcilable and cannot be asked; "
-                f"decorate what asks its downstream with @{tool.name}.reconcile"
+                "decorate what asks its downstream with the `.reconcile` of the tool"
             )
             raise ConfigurationError(msg)
         found[tool.name] = tool
     return found
 
 
-def check_neighbours(agents: Sequence[Agent]) -> None:
-    """See that whoever may take over is there: an invocation may depend on it days later.
+def checked_agents(agents: Sequence[Agent]) -> tuple[Agent, ...]:
+    """Take the agents of a runtime.
+
+    Whoever may take over has to be there: an invocation may depend on it days later.
 
     Raises:
-        ConfigurationError: If somebody is missing.
+        ConfigurationError: If something else is among them, two have one name, or one is missing.
     """
-    names = {agent.name for agent in agents}
+    given: object = agents
+    found = list(cast("Iterable[object]", given)) if isinstance(given, Iterable) else [None]
+    if not all(isinstance(agent, Agent) for agent in found):
+        msg = f"a runtime has agents={bounded(repr(given))}; give a list of agents"
+        raise ConfigurationError(msg)
+    names = [agent.name for agent in agents]
+    twice = next((name for name in names if names.count(name) > 1), None)
+    if twice is not None:
+        msg = f"the runtime has two agents named {twice!r}; give one another name"
+        raise ConfigurationError(msg)
     for agent in agents:
         children = [tool.child for tool in agent.tools.values()]
         for other in (*agent.handoffs, agent.escape, *children):
@@ -222,3 +243,4 @@ def check_neighbours(agents: Sequence[Agent]) -> None:
                     f"runtime does not have; add it to agents="
                 )
                 raise ConfigurationError(msg)
+    return tuple(agents)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from inspect import getattr_static
+from threading import Lock
 from types import MethodType
 from typing import Any, ParamSpec, TypeVar, cast
 from weakref import WeakValueDictionary
@@ -16,6 +17,9 @@ from ._tool_options import ToolOptions, check_callable
 
 P = ParamSpec("P")
 R = TypeVar("R")
+
+_making = Lock()
+"""Threads that ask for the tool of an object at once get the same one."""
 
 
 class MethodTool(Tool[P, R]):
@@ -38,13 +42,14 @@ class MethodTool(Tool[P, R]):
 
     def of(self, instance: object) -> AnyTool:
         """Return the tool of an object, the same one each time."""
-        bound = self._bound.get(id(instance))
-        if bound is None:
-            bound = Tool(_of(instance, self.function), self._options, self._arguments)
-            if self.reconciler is not None:
-                bound.reconciler = _of(instance, self.reconciler)
-            self._bound[id(instance)] = bound
-        return bound
+        with _making:
+            bound = self._bound.get(id(instance))
+            if bound is None:
+                bound = Tool(_of(instance, self.function), self._options, self._arguments)
+                if self.reconciler is not None:
+                    bound.reconciler = _of(instance, self.reconciler)
+                self._bound[id(instance)] = bound
+            return bound
 
     def _check_reconciler(self, function: Any) -> Callable[[str], object]:
         check_callable(_of(self, function), self.name, "its reconciler")

@@ -83,6 +83,9 @@ def _endpoint(model: object) -> Endpoint:
     if isinstance(model, FallbackChain):
         msg = "a FallbackChain is in another one; list the models of both in one chain"
         raise ConfigurationError(msg)
+    if isinstance(model, type):
+        msg = f"{model.__name__} is a class and no model; give an object of it: {model.__name__}(…)"
+        raise ConfigurationError(msg)
     if not callable(getattr(model, "decide", None)):
         msg = f"{kind} is no model; it needs `async def decide`"
         raise ConfigurationError(msg)

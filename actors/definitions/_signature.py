@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from pydantic import ConfigDict, PydanticUserError, TypeAdapter, ValidationError
 from pydantic.errors import PydanticSchemaGenerationError
+from pydantic_core import SchemaError
 
 from loopwright.protocol import ConfigurationError
 
@@ -102,16 +103,16 @@ def with_schema(of: Any, named: str) -> tuple[TypeAdapter[Any], dict[str, Any]]:
     try:
         adapter: TypeAdapter[Any] = TypeAdapter(of)
         return adapter, adapter.json_schema()
-    except (PydanticSchemaGenerationError, PydanticUserError) as error:
-        problem = error.message.partition("\n")[0]
+    except (PydanticSchemaGenerationError, PydanticUserError, SchemaError) as error:
+        problem = str(error).partition("\n")[0].rstrip(":")
         msg = f"{named} has no JSON schema: {problem}"
         raise ConfigurationError(msg) from None
 
 
-def explain(error: ValidationError) -> InvalidArgumentsError:
-    """Say what pydantic has found: each path at fault and what is wrong with it."""
+def explain(error: ValidationError, *where: str) -> InvalidArgumentsError:
+    """Say what pydantic has found: each path at fault, from `where` on, and what is wrong there."""
     found = error.errors(include_url=False, include_input=False, include_context=False)
-    return InvalidArgumentsError.at([(problem["loc"], problem["msg"]) for problem in found])
+    return InvalidArgumentsError.at([((*where, *one["loc"]), one["msg"]) for one in found])
 
 
 def not_of_one_argument(function: Callable[..., object]) -> str | None:

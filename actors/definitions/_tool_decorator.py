@@ -18,6 +18,8 @@ R = TypeVar("R")
 
 
 def tool(
+    bare: None = None,
+    /,
     *,
     effect: Effect | str | None = None,
     name: str | None = None,
@@ -39,6 +41,7 @@ def tool(
     no argument: ``shop.refund``, or all of them by `toolset`.
 
     Args:
+        bare: Nothing: a decorator without its parentheses is refused.
         effect: ``"read"``, ``"idempotent"``, ``"reconcilable"`` or ``"manual"``: what running it
             does to the world. There is no default: the runtime must not guess. A reconcilable
             tool needs a `Tool.reconcile`.
@@ -67,6 +70,11 @@ def tool(
         ConfigurationError: Without an effect class, if something cannot be meant, or if the
             signature cannot be a schema.
     """
+    if bare is not None:
+        # `@tool` without parentheses: what it is given is the function.
+        shown = getattr(bare, "__name__", bounded(repr(bare)))
+        msg = f"tool {shown!r} has no effect class; decorate it with @tool(effect=…)"
+        raise ConfigurationError(msg)
 
     def decorate(function: Callable[P, R]) -> Tool[P, R]:
         if not (inspect.isfunction(function) or inspect.ismethod(function)):

@@ -43,8 +43,8 @@ class Asking:
     """When they are over, on the monotonic clock."""
     timer: Timer | None = None
     """When the next one is made."""
-    heard: bool = False
-    """Whether anything of the present attempt was told while it came."""
+    heard: int = 0
+    """Characters of the present attempt that were told while it came."""
     stopped: bool = False
     """Whether nobody is to be asked any more."""
 

@@ -15,7 +15,7 @@ from functools import partial
 from operator import attrgetter
 from typing import Any, Final, TypeAlias
 
-from loopwright.policy import Failure, classify, seconds_after
+from loopwright.policy import CHARS_PER_TOKEN, Failure, classify, seconds_after
 from loopwright.protocol import (
     NO_USAGE,
     AttemptFailed,
@@ -26,6 +26,7 @@ from loopwright.protocol import (
     Discarded,
     Input,
     InvocationId,
+    Live,
     LiveText,
     ModelError,
     ModelErrorKind,
@@ -41,7 +42,7 @@ from ..kernel import ActorRef, Request
 from ._asking import Asking
 from ._breakers import Breakers
 from ._listeners import Listeners
-from ._replies import checked, decision_of, estimated, is_usage, replay_of
+from ._replies import checked, checked_replay, decision_of, estimated, heard_of, is_usage
 from ._requests import Requests
 from ._service import Service, answer, answer_last
 
@@ -216,7 +217,7 @@ class Decider(Service[Decide | CancelDecide]):
             asking.attempts,
             endpoint.name,
             reply.stop_reason,
-            replay_of(reply.replay),
+            checked_replay(reply.replay),
         )
         self._end(asking, decided, answer_last)
 
@@ -230,10 +231,11 @@ class Decider(Service[Decide | CancelDecide]):
             async for piece in pieces:
                 if not isinstance(piece, TextDelta):
                     reply = piece
-                elif asking.task is task and self._listeners is not None:
-                    asking.heard = True
-                    said = LiveText(order.turn, asking.attempts, endpoint.name, piece.text)
-                    self._listeners.tell(order.invocation_id, said)
+                    continue
+                text = heard_of(piece.text)
+                if text and asking.task is task and not asking.stopped:
+                    asking.heard += len(text)
+                    self._tell(asking, LiveText(order.turn, asking.attempts, endpoint.name, text))
         finally:
             if isinstance(pieces, AsyncGenerator):
                 # Not left to the garbage collector: its connection ends here.
@@ -241,6 +243,17 @@ class Decider(Service[Decide | CancelDecide]):
         if reply is None:
             raise ModelError("the stream ended before the reply was complete")
         return reply
+
+    def _tell(self, asking: Asking, live: Live) -> None:
+        if self._listeners is not None:
+            self._listeners.tell(asking.order.invocation_id, live)
+
+    def _unsay(self, asking: Asking, why: str) -> None:
+        """Tell who has heard some of an attempt that it counts for nothing."""
+        if asking.heard:
+            asking.heard = 0
+            name = asking.endpoint.name
+            self._tell(asking, Discarded(asking.order.turn, asking.attempts, name, why))
 
     def _timed_out(self, asking: Asking, task: asyncio.Task[None]) -> None:
         """Wait no longer for an attempt; it is told to end, and may not obey."""
@@ -250,6 +263,7 @@ class Decider(Service[Decide | CancelDecide]):
 
     def _cancel(self, asking: Asking) -> None:
         asking.stopped = True
+        self._unsay(asking, _CANCELLED)
         if asking.task is None:
             self._end(asking, DecideFailed(asking.order.turn, _CANCELLED), answer)
             return
@@ -274,13 +288,15 @@ class Decider(Service[Decide | CancelDecide]):
     def _used(self, asking: Asking, cause: BaseException, failure: Failure) -> Usage:
         """Say what to charge for a failed attempt: what the provider says.
 
-        One that has timed out was at work for us, and whoever says something unusable has charged.
+        One that has timed out or has said something was at work for us, and whoever says something
+        unusable has charged.
         """
         if is_usage(failure.usage):
             return failure.usage
-        if failure.usage is None and not isinstance(cause, TimeoutError):
+        worked = asking.heard or isinstance(cause, TimeoutError)
+        if failure.usage is None and not worked:
             return NO_USAGE
-        return Usage(self._sent(asking), 0, estimated=True)
+        return Usage(self._sent(asking), asking.heard // CHARS_PER_TOKEN, estimated=True)
 
     def _sent(self, asking: Asking) -> int:
         return 0 if asking.request is None else self._requests.input_tokens(asking.request)
@@ -303,10 +319,7 @@ class Decider(Service[Decide | CancelDecide]):
         wait = None if impatient else self._wait(asking, failure.kind, after, now)
         goes_on = wait is not None or asking.move_on(failure.kind)
         retry_in = wait if wait is not None and over is None else 0.0
-        if asking.heard and self._listeners is not None:
-            asking.heard = False
-            gone = Discarded(turn, asking.attempts, endpoint.name, text)
-            self._listeners.tell(asking.order.invocation_id, gone)
+        self._unsay(asking, text)
         told = AttemptFailed(
             turn, asking.attempts, endpoint.name, failure.kind, text, usage, retry_in
         )

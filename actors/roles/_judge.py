@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from pydantic import ValidationError
+
 from loopwright.policy import Access, Allow, Deny, Judgement, proposal_digest
 from loopwright.policy import Ask as AskHuman
 from loopwright.protocol import (
@@ -41,6 +43,7 @@ from loopwright.protocol import (
 
 from .._work import described
 from ..definitions._agent import Agent
+from ..definitions._signature import explain
 from ..definitions._tool import AnyTool, InvalidArgumentsError
 from ._judged import (
     BROKEN,
@@ -100,6 +103,8 @@ class Judge:
             # By alias and with a round trip in mind: `parse_output` has to read this again.
             output = adapter.dump_python(value, mode="json", by_alias=True, round_trip=True)
             check_json(output, where="output")
+        except ValidationError as error:
+            return Faulty(f"the final output does not fit: {explain(error, 'output')}")
         except Exception as error:  # noqa: BLE001 - the type's validators are foreign code
             return Faulty(f"the final output does not fit: {described(error)}")
         return Accepted(output=output)

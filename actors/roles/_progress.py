@@ -80,4 +80,7 @@ class ProgressReports:
 
 def _number(given: float | None) -> float | None:
     """Take a number only if it is one that JSON has."""
-    return given if isinstance(given, int | float) and isfinite(given) else None
+    try:
+        return given if isinstance(given, int | float) and isfinite(given) else None
+    except OverflowError:
+        return None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from dataclasses import replace
 from typing import Final, TypeGuard
 
 from loopwright.policy import CHARS_PER_TOKEN
@@ -14,12 +15,17 @@ from loopwright.protocol import (
     RawDecision,
     RemoteProtocolError,
     Usage,
+    bounded,
     check_json,
     dumps,
     parse_decision,
     raw_text,
 )
 
+WORD_LIMIT: Final = 1_000
+"""Characters that are kept of an id, a name or a stop reason."""
+MOST_TOKENS: Final = 10**9
+"""No request has more, and no reply: a larger count is not meant, such as a -1 without its sign."""
 REPLAY_LIMIT: Final = 1_000_000
 """Bytes that are kept of what a model wants to see again."""
 
@@ -41,10 +47,26 @@ def checked(said: object) -> ModelReply:
             f"stop_reason={said.stop_reason!r}; give texts"
         )
         raise TypeError(msg)
-    return said
+    words = said.model, said.response_id, said.stop_reason
+    model, response_id, stop_reason = (bounded(word, WORD_LIMIT) for word in words)
+    if words == (model, response_id, stop_reason):
+        return said
+    return replace(said, model=model, response_id=response_id, stop_reason=stop_reason)
 
 
-def replay_of(replay: JsonValue) -> JsonValue:
+def heard_of(text: object) -> str:
+    """Take what is heard of a reply.
+
+    Raises:
+        TypeError: If it is no text.
+    """
+    if isinstance(text, str):
+        return text
+    msg = f"the model gave a TextDelta of {type(text).__name__}; give texts"
+    raise TypeError(msg)
+
+
+def checked_replay(replay: JsonValue) -> JsonValue:
     """Take what the provider wants to see again; what could not be kept is left out.
 
     Without it, the model loses a thought. That is no reason to lose the turn.
@@ -74,7 +96,7 @@ def decision_of(raw: RawDecision) -> Decision | Malformed:
 
 
 def is_usage(usage: object) -> TypeGuard[Usage]:
-    """Whether it can be charged: counts from 0 up, and not more of it in a cache than was sent."""
+    """Whether it can be charged: counts as there are, no more of it in a cache than was sent."""
     if not isinstance(usage, Usage):
         return False
     sent, cached, written = usage.input_tokens, usage.cached_tokens, usage.cache_written_tokens
@@ -97,4 +119,4 @@ def _is_flag(value: object) -> bool:
 
 
 def _is_count(value: object) -> bool:
-    return isinstance(value, int) and value >= 0
+    return isinstance(value, int) and 0 <= value <= MOST_TOKENS

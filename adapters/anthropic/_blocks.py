@@ -12,8 +12,7 @@ from typing import Final
 
 from loopwright.protocol import JsonObject, JsonValue
 
-from .._replay import marked, ours
-from .._replay import replay_of as kept
+from .._replay import ours, replay_of
 from ..conversation import Replied, WireCall, WireResult
 
 THINKING: Final = ("thinking", "redacted_thinking")
@@ -49,30 +48,30 @@ def sendable(content: Sequence[JsonObject]) -> list[JsonObject]:
     return [block for block in content if _is_whole(block)]
 
 
-def replay_of(
-    content: Sequence[JsonObject], by: str, after: str, marks: Sequence[str] | None
+def replay_of_blocks(
+    content: Sequence[JsonObject], by: str, after: str, places: Sequence[int] | None
 ) -> JsonValue:
     """Say what has to be sent again of a reply: all of it as it came, but for the calls.
 
-    Those are the decision's, and only their marks are kept. A reply of texts and calls alone
+    Those are the decision's, and only their places are kept. A reply of texts and calls alone
     needs none of that.
 
     Args:
         content: Its blocks.
         by: Who has replied.
         after: Digest of what it was a reply to.
-        marks: Of its calls. `None` if the reply was cut off: then tools of the provider may have
+        places: Of its calls. `None` if the reply was cut off: then tools of the provider may have
             no result, and its calls are none.
     """
     items: list[JsonValue] = []
-    calls = iter(marks or ())
+    calls = iter(places or ())
     for block in sendable(content):
         if block["type"] == "tool_use":
-            items.append({"call": next(calls, "")})
-        elif block["type"] == "text" or is_thinking(block) or marks is not None:
+            items.append({"call": next(calls, None)})
+        elif block["type"] == "text" or is_thinking(block) or places is not None:
             items.append(block)
     plain = all(isinstance(item, dict) and item.get("type", "text") == "text" for item in items)
-    return kept(by, {} if plain else {"after": after, "items": items})
+    return replay_of(by, {} if plain else {"after": after, "items": items})
 
 
 def reply_blocks(reply: Replied, by: str, after: str | None) -> list[JsonObject]:
@@ -86,12 +85,12 @@ def reply_blocks(reply: Replied, by: str, after: str | None) -> list[JsonObject]
     """
     replay = ours(reply.replay, by)
     same = after is not None and after in ("", replay.get("after"))
-    items, calls = replay.get("items"), marked(reply.calls)
+    items, calls = replay.get("items"), dict(enumerate(reply.calls))
     blocks: list[JsonObject] = []
     for item in items if isinstance(items, list) else ():
         match item:
-            case {"call": str(mark)}:
-                blocks += [call_block(calls.pop(mark))] if mark in calls else []
+            case {"call": int(place)}:
+                blocks += [call_block(calls.pop(place))] if place in calls else []
             case dict(block) if "type" in block and (same or not is_thinking(block)):
                 blocks.append(block)
             case _:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import AsyncGenerator, Callable, Generator, Mapping
 from contextlib import aclosing, contextmanager
 from typing import TYPE_CHECKING, Final, cast
@@ -15,7 +14,6 @@ from loopwright.protocol import (
     JsonObject,
     JsonValue,
     ModelError,
-    ModelErrorKind,
     ModelReply,
     ModelRequest,
     RemoteProtocolError,
@@ -23,8 +21,11 @@ from loopwright.protocol import (
     bounded,
 )
 
-from .._clients import Clients
+from .._boundary import clean
+from .._clients import CONNECT_TIMEOUT, Clients
 from .._failures import failure_of
+from .._hosts import NO_KEY, checked_key, checked_url, is_at
+from .._options import checked_options
 from ._reply import Body, added, body_of, goes_on, joined, reply_of
 from ._request import prepared
 from ._settings import Settings
@@ -44,7 +45,8 @@ class AnthropicModel:
 
     Args:
         model: Id of the model, such as ``"claude-sonnet-4-5"``.
-        api_key: By default the SDK finds it, as in ``ANTHROPIC_API_KEY``.
+        api_key: By default the SDK finds it, as in ``ANTHROPIC_API_KEY``; but not for a `base_url`
+            that is not Anthropic's.
         base_url: Of a server that speaks the same API.
         client: A client of the SDK to use instead, such as one for Bedrock or Vertex. It stays
             yours: it is not closed.
@@ -60,7 +62,8 @@ class AnthropicModel:
             ``tools``, which are the provider's own, are added to those of the agent.
 
     Raises:
-        ConfigurationError: If the extra `anthropic` is not installed, or `max_tokens` is no limit.
+        ConfigurationError: If the extra `anthropic` is not installed, there is no key, or
+            something of it cannot be meant.
     """
 
     def __init__(
@@ -93,23 +96,38 @@ class AnthropicModel:
         self.timeout = timeout
         self.stream: Callable[[ModelRequest], AsyncGenerator[TextDelta | ModelReply]] | None
         self.stream = self._pieces if stream else None
-        self._settings = Settings(model, max_tokens, structured_output, cache, options)
+        given = checked_options(type(self).__name__, options, "messages")
+        if given.get("max_tokens", 1) is None:
+            msg = "AnthropicModel cannot leave out max_tokens, which the API insists on"
+            raise ConfigurationError(msg)
+        self._settings = Settings(model, max_tokens, structured_output, cache, given)
         self._lost = (
             *(anthropic.APIConnectionError, httpx2.RequestError, RemoteProtocolError),
-            *(json.JSONDecodeError, UnicodeDecodeError),
+            *(ValueError, RecursionError),  # of the decoder
         )
         self._known = (anthropic.APIError, *self._lost)
+        self._limits = anthropic.Timeout(timeout, connect=min(timeout, CONNECT_TIMEOUT))
+        kind = type(self).__name__
+        url = checked_url(kind, base_url)
+        key = checked_key(kind, api_key) if api_key else None
+        if key is None and url is not None and not is_at(url, "anthropic.com"):
+            key = NO_KEY  # that of the environment is not for a server that is named here
 
         def make() -> AsyncAnthropic:
             if client is not None:
                 return client.with_options(max_retries=0)
-            try:
-                return anthropic.AsyncAnthropic(
-                    api_key=api_key, base_url=base_url, timeout=timeout, max_retries=0
-                )
-            except anthropic.AnthropicError as error:  # it has looked for a key
-                told = bounded(str(error), _MESSAGE)
-                raise ModelError(told, kind=ModelErrorKind.PERMANENT) from error
+            return anthropic.AsyncAnthropic(
+                api_key=key, base_url=url, timeout=self._limits, max_retries=0
+            )
+
+        try:
+            made = make()  # which looks for a key
+        except anthropic.AnthropicError as error:
+            told = f"{kind} cannot be made: {bounded(str(error), _MESSAGE)}"
+            raise ConfigurationError(told) from None
+        if client is None and not (made.api_key or made.auth_token or made.credentials):
+            msg = f"{kind} has no key; set ANTHROPIC_API_KEY, or give it api_key= or client="
+            raise ConfigurationError(msg)
 
         async def close(made: AsyncAnthropic) -> None:
             if client is None:
@@ -139,7 +157,7 @@ class AnthropicModel:
         async with self._clients.lend() as client:
             for _ in range(1 + PAUSES):
                 building = Building()
-                with self._failures(body, building):
+                with self._failures(client, body, building):
                     if self.stream is None:
                         part = body_of(await self._whole(client, payload))
                     else:
@@ -147,7 +165,7 @@ class AnthropicModel:
                             try:
                                 async for event in events:
                                     if text := building.take(_plain(event)):
-                                        yield TextDelta(text)
+                                        yield TextDelta(clean(text))
                             except self._lost:
                                 if not building.done:
                                     raise  # otherwise nothing is missing
@@ -168,7 +186,7 @@ class AnthropicModel:
                 max_tokens=limit,
                 messages=messages,
                 extra_body=rest,
-                timeout=self.timeout,
+                timeout=self._limits,
             )
         )
 
@@ -181,18 +199,21 @@ class AnthropicModel:
             max_tokens=limit,
             messages=messages,
             extra_body=rest,
-            timeout=self.timeout,
+            timeout=self._limits,
             stream=True,
         )
 
     @contextmanager
-    def _failures(self, before: Body | None, building: Building) -> Generator[None]:
+    def _failures(
+        self, client: AsyncAnthropic, before: Body | None, building: Building
+    ) -> Generator[None]:
         """Name what the SDK raises, with what is charged for the parts that came before it."""
         try:
             yield
         except self._known as error:
             usage = added(None if before is None else before.usage, building.usage)
-            failure = failure_of(error, self._lost, usage)
+            secret = client.api_key or client.auth_token or ""
+            failure = failure_of(error, self._lost, usage, secret)
             if failure is error and usage is None:
                 raise
             if failure is error:

@@ -19,9 +19,9 @@ from loopwright.protocol import (
 )
 
 from .._boundary import Word, clean
-from .._replay import marks_of
-from ..conversation import RawCall, Spoken, decision_of
-from ._blocks import replay_of, sendable
+from .._replay import places_of
+from ..conversation import RawCall, RawReply, decision_of
+from ._blocks import replay_of_blocks, sendable
 
 _EXPLANATION: Final = 500
 
@@ -131,9 +131,9 @@ def reply_of(body: Body, request: ModelRequest, by: str, after: str) -> ModelRep
                 pass  # thinking, or what the provider's own tools did
             case _:
                 raise RemoteProtocolError(f"the reply.content[{index}]", "is no content block")
-    decision = decision_of(Spoken(clean("".join(texts)), calls, cut_off), request)
-    marks = None if cut_off else marks_of(calls, decision)
-    replay = replay_of(body.content, by, after, marks)
+    decision = decision_of(RawReply(clean("".join(texts)), calls, cut_off), request)
+    places = None if cut_off else places_of(calls)
+    replay = replay_of_blocks(body.content, by, after, places)
     return ModelReply(decision, body.usage, body.model, body.id, body.stop_reason, replay)
 
 

@@ -18,7 +18,6 @@ from ._blocks import is_thinking, reply_blocks, result_block, text_block
 from ._schema import enforceable
 from ._settings import Settings
 
-_NOTHING: Final = "(no text)"
 _GO_ON: Final = "Go on."
 _CACHED: Final[JsonObject] = {"type": "ephemeral"}
 
@@ -132,7 +131,7 @@ def _message(entry: Entry, by: str, after: str | None) -> tuple[_Role, list[Json
         case Returned(results=results):
             return "user", [result_block(result) for result in results]
         case Said(text=text):
-            return "user", [text_block(text if text.strip() else _NOTHING)]
+            return "user", [text_block(text)]
 
 
 def _lacks_thinking(messages: list[_Message]) -> bool:

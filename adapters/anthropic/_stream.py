@@ -13,6 +13,7 @@ from loopwright.protocol import JsonObject, JsonValue, RemoteProtocolError, Usag
 from ._reply import Body, body_of, usage_of
 
 _WHERE: Final = "the stream"
+_INPUT: Final = "input"
 
 
 class Building:
@@ -27,7 +28,8 @@ class Building:
         self._message: JsonObject = {}
         self._usage: JsonObject = {}
         self._blocks: dict[int, JsonObject] = {}
-        self._inputs: dict[int, list[str]] = {}
+        self._pieces: dict[tuple[int, str], list[str]] = {}
+        """Pieces of texts, by block and field: they are joined once, at the end."""
 
     @property
     def usage(self) -> Usage | None:
@@ -72,25 +74,27 @@ class Building:
         """
         if not self.done:
             raise RemoteProtocolError(_WHERE, "ended before the reply was complete")
-        for index, pieces in self._inputs.items():
+        for (index, name), pieces in self._pieces.items():
             block, text = self._blocks[index], "".join(pieces)
-            if text and block.get("type") == "tool_use":
-                block["input"] = text
-            elif text:
-                # It goes back as it came, so that it has to be read.
-                block["input"] = parse_json(text, where=_WHERE)
+            if name != _INPUT:
+                block[name] = _text(block.get(name)) + text
+            elif text and block.get("type") == "tool_use":
+                block[name] = text
+            elif text and self._message.get("stop_reason") != "max_tokens":
+                # It goes back as it came, so that it has to be read; of a part nothing goes back.
+                block[name] = parse_json(text, where=_WHERE)
         content: list[JsonValue] = [block for _, block in sorted(self._blocks.items())]
         return body_of({**self._message, "content": content, "usage": self._usage})
 
     def _add(self, index: int, block: JsonObject, delta: JsonObject) -> str:
         match delta:
             case {"type": "text_delta", "text": str(text)}:
-                block["text"] = _text(block.get("text")) + text
+                self._piece(index, "text", text)
                 return text
             case {"type": "input_json_delta", "partial_json": str(text)}:
-                self._inputs.setdefault(index, []).append(text)
+                self._piece(index, _INPUT, text)
             case {"type": "thinking_delta", "thinking": str(text)}:
-                block["thinking"] = _text(block.get("thinking")) + text
+                self._piece(index, "thinking", text)
             case {"type": "signature_delta", "signature": str(text)}:
                 block["signature"] = text
             case {"type": "citations_delta", "citation": citation}:
@@ -99,6 +103,9 @@ class Building:
             case _:
                 pass
         return ""
+
+    def _piece(self, index: int, name: str, text: str) -> None:
+        self._pieces.setdefault((index, name), []).append(text)
 
     def _count(self, counts: JsonValue) -> None:
         """Take counts of the whole message so far: the last one of each holds."""

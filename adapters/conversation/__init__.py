@@ -1,7 +1,7 @@
 """What every provider's adapter is made of: the journal as a conversation, and replies as decisions.
 
 An adapter translates `conversation(request)` into its provider's messages, and what the provider
-replies into `Spoken`, of which `decision_of` makes the decision. All of it is pure.
+replies into `RawReply`, of which `decision_of` makes the decision. All of it is pure.
 """
 
 from __future__ import annotations
@@ -14,5 +14,5 @@ from ._messages import WireCall as WireCall
 from ._messages import WireResult as WireResult
 from ._messages import conversation as conversation
 from ._reply import RawCall as RawCall
-from ._reply import Spoken as Spoken
+from ._reply import RawReply as RawReply
 from ._reply import decision_of as decision_of

@@ -86,7 +86,7 @@ class Returned(NamedTuple):
 Entry: TypeAlias = Said | Replied | Returned
 
 
-class _Kept(NamedTuple):
+class _Memo(NamedTuple):
     key: tuple[object, ...]
     """What of the turn may be another one at the next step."""
     entries: tuple[Entry, ...]
@@ -99,7 +99,7 @@ def conversation(request: ModelRequest, *, final_calls: bool = False) -> tuple[E
         request: What the model is asked.
         final_calls: Whether final answers are calls of `final_answer`, not texts.
     """
-    said: list[Entry] = [Said(request.goal)]
+    said: list[Entry] = [_said(request.goal)]
     if request.summary:
         said.append(Said(f"What happened before, in short:\n{request.summary}"))
     taken = set[str]()
@@ -135,10 +135,10 @@ def shown(result: ToolResult) -> str:
 def _told(turn: Turn, *, final_calls: bool) -> tuple[Entry, ...]:
     """Tell a turn by itself; that is kept with it, for it is told again at every step."""
     key = final_calls, turn.answer, turn.found
-    kept = turn.kept
-    if not isinstance(kept, _Kept) or kept.key != key:
-        turn.kept = kept = _Kept(key, tuple(_turn(turn, set(), final_calls=final_calls)))
-    return kept.entries
+    memo = turn.memo
+    if not isinstance(memo, _Memo) or memo.key != key:
+        turn.memo = memo = _Memo(key, tuple(_turn(turn, set(), final_calls=final_calls)))
+    return memo.entries
 
 
 def _ids(entries: tuple[Entry, ...]) -> Iterator[str]:
@@ -155,7 +155,10 @@ def _turn(turn: Turn, taken: set[str], *, final_calls: bool) -> Iterator[Entry]:
     wire: list[WireCall] = []
     for index, (call_id, name, arguments) in enumerate(calls):
         wire.append(WireCall(_wire_id(call_id, turn.number, index, taken), name, arguments))
-    yield Replied(_text(decision, final_calls=final_calls), tuple(wire), record.proposal.replay)
+    text = _text(decision, final_calls=final_calls)
+    if not wire and not text.strip():
+        text = _NOTHING
+    yield Replied(text, tuple(wire), record.proposal.replay)
     about = _NO_RESULT if problem is None else _NOT_USED.format(problem=problem)
     told: list[tuple[str, bool]] = []
     if wire:
@@ -170,7 +173,12 @@ def _turn(turn: Turn, taken: set[str], *, final_calls: bool) -> Iterator[Entry]:
     if record.fault is not None and record.fault.level != "call" and (about, True) not in told:
         yield Said(about)
     if turn.answer is not None and not isinstance(decision, Clarification):
-        yield Said(turn.answer)
+        yield _said(turn.answer)
+
+
+def _said(text: str) -> Said:
+    """Say what may be blank; most providers refuse a message that says nothing."""
+    return Said(text if text.strip() else _NOTHING)
 
 
 def _text(decision: Proposed, *, final_calls: bool) -> str:
@@ -182,7 +190,7 @@ def _text(decision: Proposed, *, final_calls: bool) -> str:
         case Final(answer=answer, output=output):
             return "" if final_calls else dumps({"answer": answer, "output": output}).decode()
         case Malformed(raw=raw):
-            return raw.strip() or _NOTHING
+            return raw.strip()
         case _:
             return ""
 

@@ -47,7 +47,7 @@ class RawCall(NamedTuple):
     arguments: object
 
 
-class Spoken(NamedTuple):
+class RawReply(NamedTuple):
     """A reply: what was said, what is to be called, and whether that is all of it."""
 
     text: str = ""
@@ -56,7 +56,7 @@ class Spoken(NamedTuple):
     """Why the rest is missing, such as the provider's stop reason; blank if nothing is."""
 
 
-def decision_of(spoken: Spoken, request: ModelRequest) -> Decision | Malformed:
+def decision_of(spoken: RawReply, request: ModelRequest) -> Decision | Malformed:
     """Make the decision a reply stands for.
 
     Nothing of a reply that was cut off is a decision: its calls are broken ones, each of which

@@ -1,4 +1,4 @@
-"""A model that runs in this process, on the CPU, without a key: slow and weak, but real."""
+"""A model that runs on this machine, on the CPU, without a key: slow and weak, but real."""
 
 from __future__ import annotations
 

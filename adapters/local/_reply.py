@@ -14,7 +14,7 @@ from loopwright.protocol import (
     raw_text,
 )
 
-from ..conversation import RawCall, Spoken, decision_of
+from ..conversation import RawCall, RawReply, decision_of
 
 
 class _Call(BaseModel):
@@ -33,11 +33,11 @@ def decision(text: str, stop: str, request: ModelRequest) -> Decision | Malforme
         request: What was asked.
     """
     if stop != "stop":
-        return decision_of(Spoken(text, cut_off=stop or "it has no end"), request)
+        return decision_of(RawReply(text, cut_off=stop or "it has no end"), request)
     try:
         call = _Call.model_validate(parse_json(text, where="the reply"))
     except RemoteProtocolError as error:
         return Malformed(str(error), raw_text(text))
     except ValidationError as error:
         return Malformed(f"the reply is no call: {error.errors()[0]['msg']}", raw_text(text))
-    return decision_of(Spoken(calls=[RawCall(None, call.tool, call.arguments)]), request)
+    return decision_of(RawReply(calls=[RawCall(None, call.tool, call.arguments)]), request)

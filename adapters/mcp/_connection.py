@@ -17,9 +17,11 @@ from typing import TYPE_CHECKING, Final, cast
 from mcp import Client, MCPError
 from mcp.client import ClientSession, Transport
 from mcp_types import (
+    CONNECTION_CLOSED,
     CallToolRequest,
     CallToolRequestParams,
     CallToolResult,
+    ErrorData,
     Implementation,
     InputRequiredResult,
 )
@@ -41,6 +43,8 @@ if TYPE_CHECKING:
 
 CLOSE_WITHIN: Final = 10.0
 """Seconds a server gets to end when its connection is closed."""
+UNHEARD: Final = 3
+"""So many calls in a row that were given up, with nothing heard meanwhile: the line is left then."""
 
 _RESULT: Final[TypeAdapter[CallToolResult | InputRequiredResult]] = TypeAdapter(
     CallToolResult | InputRequiredResult
@@ -71,6 +75,9 @@ class Connection:
         self._transport = transport
         self._within = within
         self._ended = asyncio.Event()
+        self._left = False
+        self._calls = 0
+        self._unheard = 0
         self._ready: asyncio.Future[ClientSession] = loop.create_future()
         self.offers: Mapping[str, Offer] = {}
         """What the server has, by its own names."""
@@ -78,8 +85,8 @@ class Connection:
 
     @property
     def lost(self) -> bool:
-        """Whether it is dead, or about to be left."""
-        return self._ended.is_set()
+        """Whether it is dead, or about to be left: the next call needs another one."""
+        return self._left or self._ended.is_set()
 
     @property
     def over(self) -> bool:
@@ -89,6 +96,15 @@ class Connection:
     def lose(self) -> None:
         """Let go of it; those who wait for an answer on it will get none."""
         self._ended.set()
+
+    def leave(self) -> None:
+        """Use it no more, and let go of it once nobody waits for an answer on it."""
+        self._left = True
+        if not self._calls:
+            self.lose()
+
+    def _heard(self) -> None:
+        self._unheard = 0
 
     async def ready(self) -> None:
         """Wait until it can be used.
@@ -119,12 +135,28 @@ class Connection:
         name, server = offer.tool.name, f"MCP server {self._server!r}"
         if self.lost:
             raise NotSentError(f"{server} has ended")
-        if self.offers.get(name) != offer:
+        offered = self.offers.get(name)
+        if offered is None or offered.version != offer.version:
             msg = (
                 f"{server} does not have the tool {bounded(name)!r} any more that it had when it "
                 "was opened; it is not run until the server is opened again"
             )
             raise ToolFailure(msg)
+        self._calls += 1
+        try:
+            return await self._answer(offer, effect, arguments, context)
+        except asyncio.CancelledError:
+            self._unheard += 1
+            raise
+        finally:
+            self._calls -= 1
+            if self._left or self._unheard >= UNHEARD:
+                self.leave()
+
+    async def _answer(
+        self, offer: Offer, effect: Effect, arguments: JsonObject, context: ToolContext
+    ) -> JsonValue:
+        name, server = offer.tool.name, f"MCP server {self._server!r}"
         meta = cast("RequestParamsMeta", _meta(context))
         request = CallToolRequest(
             params=CallToolRequestParams(name=name, arguments=arguments, _meta=meta)
@@ -146,7 +178,7 @@ class Connection:
             async with AsyncExitStack() as stack:
                 # asyncio's timeout: a scope of anyio could not be left before what is entered in it.
                 async with asyncio.timeout(self._within):
-                    line = watched(self._transport(), self.lose)
+                    line = watched(self._transport(), self._heard, self.lose)
                     own = Implementation(name="loopwright", version=__version__)
                     client = Client(line, cache=None, client_info=own)
                     await stack.enter_async_context(client)
@@ -172,12 +204,17 @@ class Connection:
         while isinstance(cause, BaseExceptionGroup):
             cause = cast("BaseExceptionGroup[BaseException]", cause).exceptions[0]
         match cause:
+            case MCPError(error=ErrorData(code=code)) if code == CONNECTION_CLOSED:
+                return f"{cause}; what a process wrote to its stderr is in the log loopwright.mcp"
             case MCPError() | RemoteProtocolError():
                 return bounded(str(cause), 500)
             case ValidationError():
                 return "it said something that the protocol does not have"
             case TimeoutError():
                 return f"it was not ready within {self._within} s"
+            case FileNotFoundError():
+                told = bounded(f"{type(cause).__name__}: {cause}", 500)
+                return f"{told}; is the command installed, with its arguments in args=?"
             case OSError():
                 return bounded(f"{type(cause).__name__}: {cause}", 500)
             case _:

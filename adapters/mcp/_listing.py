@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from typing import Final, NamedTuple, cast
 
 from mcp import Client
@@ -14,7 +13,8 @@ MOST_TOOLS: Final = 1_000
 MOST_PAGES: Final = 100
 """A server whose pages come to no end, or again and again, is refused after so many."""
 
-logger = logging.getLogger("loopwright.mcp")
+_PINNED: Final = ("name", "title", "description", "input_schema", "output_schema", "annotations")
+"""Beside these there are icons, and a `_meta` that may differ each time it is asked for."""
 
 
 class Offer(NamedTuple):
@@ -22,7 +22,7 @@ class Offer(NamedTuple):
 
     tool: Tool
     version: str
-    """Digest of all that was said of it: with any change of that, an approval is void."""
+    """Digest of what a call of it rests on: with any change of that, an approval is void."""
 
     @property
     def schema(self) -> JsonObject:
@@ -56,5 +56,6 @@ async def offers_of(client: Client, server: str) -> dict[str, Offer]:
 
 
 def _version(tool: Tool) -> str:
-    said = cast("JsonValue", tool.model_dump(mode="json", by_alias=True, exclude_none=True))
+    dumped = tool.model_dump(mode="json", by_alias=True, exclude_none=True, include=set(_PINNED))
+    said = cast("JsonValue", dumped)
     return digest(said)[:16]

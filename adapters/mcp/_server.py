@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from math import inf
 from types import TracebackType
 from typing import TYPE_CHECKING, Self, TypeAlias, cast
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, urlsplit
 
 from loopwright.actors import AnyTool, ToolContext, ToolFailure
 from loopwright.protocol import (
@@ -65,6 +65,7 @@ class MCPServer:
         self._timeout = timeout
         self._connect_timeout = connect_timeout
         self._tools: Mapping[str, AnyTool] | None = None
+        self._loop: asyncio.AbstractEventLoop
         self._connection: Connection | None = None
         self._former: set[Connection] = set()
         """Lost connections that are still being left."""
@@ -103,6 +104,9 @@ class MCPServer:
             ConfigurationError: If something cannot be meant.
         """
         given = dict(env or {})
+        if isinstance(args, str):
+            msg = f"MCP server {bounded(name)!r} has args= as one text; give a list of texts"
+            raise ConfigurationError(msg)
 
         def transport() -> Transport:
             from ._stdio import stdio_transport
@@ -140,10 +144,7 @@ class MCPServer:
         Raises:
             ConfigurationError: If something cannot be meant.
         """
-        parts = urlsplit(url)
-        if parts.scheme not in ("http", "https") or not parts.hostname:
-            msg = f"MCP server {name!r} has no usable url; give one that begins with http(s)://"
-            raise ConfigurationError(msg)
+        parts = _address(name, url)
         given = dict(headers or {})
 
         def transport() -> Transport:
@@ -185,8 +186,9 @@ class MCPServer:
             ConfigurationError: If it is open, an effect is declared of a tool that it does not
                 have, or if the extra `mcp` is not installed.
         """
-        if self._connection is not None:
+        if self._connection is not None and not self._loop.is_closed():
             raise ConfigurationError(f"MCP server {self.name!r} is open; open it once")
+        self._former = set()
         try:
             from ._tools import tools_of
         except ImportError:
@@ -206,8 +208,7 @@ class MCPServer:
                 timeout=self._timeout,
             )
         except BaseException:
-            self._connection = None
-            await connection.close()
+            await self._close()
             raise
         return self
 
@@ -218,6 +219,9 @@ class MCPServer:
         traceback: TracebackType | None,
     ) -> None:
         """Leave the server; calls of its tools fail from here on."""
+        await self._close()
+
+    async def _close(self) -> None:
         connections, self._connection = {*self._former, self._connection}, None
         self._former = set()
         await asyncio.gather(*(one.close() for one in connections if one is not None))
@@ -258,12 +262,12 @@ class MCPServer:
         try:
             return await connection.call(offer, effect, arguments, context)
         except NotSentError:
-            connection.lose()
+            connection.leave()
         connection = await self._connected()
         try:
             return await connection.call(offer, effect, arguments, context)
         except NotSentError as error:
-            connection.lose()
+            connection.leave()
             raise self._unreachable(str(error)) from None
 
     async def _connected(self) -> Connection:
@@ -283,6 +287,17 @@ class MCPServer:
         """Make a failure of a call that was certainly not run; it may be, some other time."""
         msg = f"{why}; the call was not sent"
         return ToolFailure(msg, category=ErrorCategory.TRANSIENT, retryable=True)
+
+
+def _address(server: str, url: str) -> SplitResult:
+    try:
+        parts = urlsplit(url)
+        if parts.scheme in ("http", "https") and parts.hostname and parts.port != 0:
+            return parts
+    except ValueError:
+        pass
+    msg = f"MCP server {server!r} has no usable url; give one that begins with http(s)://"
+    raise ConfigurationError(msg)
 
 
 def _effect(server: str, tool: str, effect: Effect | str) -> Effect:

@@ -32,7 +32,14 @@ async def stdio_transport(
 ) -> AsyncGenerator[TransportStreams]:
     """Start a process and connect to it; what it writes to its stderr goes into the log."""
     directory = None if cwd is None else os.fspath(cwd)
-    server = StdioServerParameters(command=command, args=list(args), env=dict(env), cwd=directory)
+    server = StdioServerParameters(
+        command=command,
+        args=list(args),
+        env=dict(env),
+        cwd=directory,
+        # Else one byte that is no UTF-8 would be the last that is heard, and nobody would know.
+        encoding_error_handler="replace",
+    )
     reading, writing = os.pipe()
     Thread(target=_log, args=(name, reading), name=f"loopwright-mcp-{name}", daemon=True).start()
     stderr = os.fdopen(writing, "w")

@@ -5,16 +5,14 @@ from __future__ import annotations
 import os
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
-from typing import Final, TypeAlias
-from urllib.parse import urlsplit
+from typing import TypeAlias
 
 from loopwright.protocol import ConfigurationError
 
+from .._hosts import NO_KEY, checked_key, checked_url, is_at
+
 ApiKey: TypeAlias = str | Callable[[], Awaitable[str]]
 """A key, or what is asked for one before each request."""
-
-_NO_KEY: Final = "none"
-"""What servers that want no key are sent: the SDK always sends one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,19 +36,16 @@ def access_to(kind: str, base_url: str | None, api_key: ApiKey | None) -> Access
         api_key: Its key, if it has one.
 
     Raises:
-        ConfigurationError: If OpenAI is to be asked and there is no key.
+        ConfigurationError: If OpenAI is to be asked and there is no key, or if the key or the URL
+            can be none.
     """
-    where = base_url or os.environ.get("OPENAI_BASE_URL")
+    where = checked_url(kind, base_url) or os.environ.get("OPENAI_BASE_URL")
     key = api_key
     if not key and (base_url is None or is_at(base_url, "openai.com")):
         key = os.environ.get("OPENAI_API_KEY")
     if not key and (where is None or is_at(where, "openai.com")):
         msg = f"{kind} has no key for OpenAI; set OPENAI_API_KEY, or give it api_key= or client="
         raise ConfigurationError(msg)
-    return Access(base_url, key or _NO_KEY)
-
-
-def is_at(url: str, *domains: str) -> bool:
-    """Whether a URL is below one of these domains."""
-    host = urlsplit(url).hostname or ""
-    return any(host == domain or host.endswith(f".{domain}") for domain in domains)
+    if isinstance(key, str):
+        key = checked_key(kind, key)
+    return Access(base_url, key or NO_KEY)

@@ -21,6 +21,7 @@ from loopwright.protocol import (
     reserved_tools,
 )
 
+from .._options import checked_options
 from .._schema import strict_schema
 from ._access import ApiKey, access_to
 
@@ -58,8 +59,11 @@ class Settings:
         return {"name": "final_answer", "strict": strict is not None, "schema": strict or schema}
 
     def merged(self, payload: JsonObject) -> JsonObject:
-        """Let the options have the last word; `None` leaves a field out."""
+        """Let the options have the last word; `None` leaves a field out, and tools are added."""
         merged = {**payload, **self.options}
+        tools, more = payload.get("tools"), self.options.get("tools")
+        if isinstance(tools, list) and isinstance(more, list):
+            merged["tools"] = [*tools, *more]
         return {name: value for name, value in merged.items() if value is not None}
 
 
@@ -102,6 +106,7 @@ class OpenAIModel(ABC):
 
     _api: ClassVar[str]
     _path: ClassVar[str]
+    _conversation: ClassVar[str]
 
     def __init__(
         self,
@@ -130,9 +135,11 @@ class OpenAIModel(ABC):
         self.timeout = timeout
         self.stream: Callable[[ModelRequest], AsyncGenerator[TextDelta | ModelReply]] | None
         self.stream = self._stream if stream else None
-        by = f"{self._api}:{model}"
-        self._settings = Settings(model, by, structured_output, dict(options or {}), limit)
-        to = client or access_to(type(self).__name__, base_url, api_key)
+        kind = type(self).__name__
+        to = client or access_to(kind, base_url, api_key)
+        given = checked_options(kind, options, self._conversation)
+        by = self._by(model, base_url if client is None else str(client.base_url))
+        self._settings = Settings(model, by, structured_output, given, limit)
         self._line = Line(self._path, to, timeout)
 
     def __repr__(self) -> str:
@@ -181,6 +188,10 @@ class OpenAIModel(ABC):
             return self._reply(body, request)
         except ModelError as error:  # it may say what the server has said
             raise self._line.failure(error, None) from None
+
+    def _by(self, model: str, where: str | None) -> str:
+        """Say by whom a reply is."""
+        return f"{self._api}:{model}"
 
     @abstractmethod
     def _payload(self, request: ModelRequest, *, stream: bool) -> JsonObject: ...

@@ -7,14 +7,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext, suppress
+from contextlib import asynccontextmanager, nullcontext, suppress
 from typing import TYPE_CHECKING, Final
 
-from openai import APIConnectionError, APIError, AsyncOpenAI, AsyncStream, RequestOptions
+from openai import APIConnectionError, APIError, AsyncOpenAI, AsyncStream, RequestOptions, Timeout
 
 from loopwright.protocol import JsonObject, ModelError, ModelErrorKind, Usage, bounded
 
-from .._clients import Clients
+from .._clients import CONNECT_TIMEOUT, Clients
 from .._failures import failure_of, without
 from ._access import Access
 
@@ -27,7 +27,7 @@ _REST: Final = 0.1
 _TRANSPORT: Final = ("httpx2", "httpx", "httpcore2", "httpcore")
 
 
-class Events(AsyncStream[object]):
+class EventStream(AsyncStream[object]):
     """The events of one reply, each as plain JSON."""
 
     done = False
@@ -52,8 +52,9 @@ class Line:
     def __init__(self, path: str, to: Access | AsyncOpenAI, timeout: float) -> None:
         self._path = path
         self._client = None if isinstance(to, Access) else to
-        self._timeout = timeout
-        self._secret = to.api_key if isinstance(to.api_key, str) else ""
+        self._timeout = Timeout(timeout, connect=min(timeout, CONNECT_TIMEOUT))
+        self._secret = ""
+        """The key that was used last."""
 
         def make() -> AsyncOpenAI:
             return AsyncOpenAI(base_url=to.base_url, api_key=to.api_key, max_retries=0)
@@ -67,7 +68,7 @@ class Line:
             return await client.post(self._path, body=payload, cast_to=object, options=options)
 
     @asynccontextmanager
-    async def events(self, payload: JsonObject) -> AsyncGenerator[Events]:
+    async def events(self, payload: JsonObject) -> AsyncGenerator[EventStream]:
         """Ask for a reply piece by piece."""
         async with self._lend() as client:
             events = await client.post(
@@ -76,7 +77,7 @@ class Line:
                 cast_to=object,
                 options=self._options(),
                 stream=True,
-                stream_cls=Events,
+                stream_cls=EventStream,
             )
             try:
                 yield events
@@ -105,8 +106,14 @@ class Line:
             text = f"the line was lost: {name}: {bounded(str(error))}"
         return ModelError(text, kind=ModelErrorKind.TRANSIENT, usage=usage) if text else error
 
-    def _lend(self) -> AbstractAsyncContextManager[AsyncOpenAI]:
-        return self._clients.lend() if self._client is None else nullcontext(self._client)
+    @asynccontextmanager
+    async def _lend(self) -> AsyncGenerator[AsyncOpenAI]:
+        lent = self._clients.lend() if self._client is None else nullcontext(self._client)
+        async with lent as client:
+            try:
+                yield client
+            finally:
+                self._secret = client.api_key  # it may have been asked for just now
 
     def _options(self) -> RequestOptions:
         # Never the key for administration, which the SDK may have found in the environment.

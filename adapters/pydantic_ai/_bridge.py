@@ -29,6 +29,7 @@ from loopwright.protocol import (
 )
 
 from .._clients import Clients
+from .._failures import without
 from ._failures import failure_of
 from ._reply import reply_of, usage_of
 from ._request import messages, parameters, settings
@@ -55,7 +56,7 @@ class Bridge:
     async def decide(self, request: ModelRequest) -> ModelReply:
         """Ask for a whole reply."""
         async with self._models.lend() as entered:
-            with _failures():
+            with _failures(entered):
                 model = await entered.enter()
                 response = await model_request(
                     model,
@@ -69,7 +70,7 @@ class Bridge:
         """Ask for a reply in pieces."""
         heard: StreamedResponse | None = None
         async with self._models.lend() as entered:
-            with _failures(lambda: None if heard is None else usage_of(heard.usage)):
+            with _failures(entered, lambda: None if heard is None else usage_of(heard.usage)):
                 model = await entered.enter()
                 async with model_request_stream(
                     model,
@@ -117,6 +118,13 @@ class _Entered:
         self._entering = asyncio.Lock()
         self._inside = False
 
+    @property
+    def key(self) -> str:
+        """The key it uses, where its client says."""
+        client: object = getattr(self._model, "client", None)
+        key: object = getattr(client, "api_key", None)
+        return key if isinstance(key, str) else ""
+
     async def enter(self) -> Model:
         async with self._entering:
             if not self._inside:
@@ -131,7 +139,9 @@ class _Entered:
 
 
 @contextmanager
-def _failures(usage: Callable[[], Usage | None] = lambda: None) -> Generator[None]:
+def _failures(
+    entered: _Entered, usage: Callable[[], Usage | None] = lambda: None
+) -> Generator[None]:
     """Raise what happens in the words of the runtime."""
     try:
         yield
@@ -139,6 +149,7 @@ def _failures(usage: Callable[[], Usage | None] = lambda: None) -> Generator[Non
         raise
     except Exception as error:
         failure = failure_of(error, usage())
+        without(failure, entered.key)
         if failure is error:
             raise
         # What it was raised from may hold what must not be told, such as a key.

@@ -18,9 +18,9 @@ from pydantic_ai.messages import (
     ToolCallPart,
 )
 
-from loopwright.protocol import Decision, JsonObject, JsonValue, Malformed
+from loopwright.protocol import JsonObject, JsonValue
 
-from .._replay import marked, marks_of, ours, replay_of
+from .._replay import ours, places_of, replay_of
 from ..conversation import RawCall, Replied, WireCall
 
 _NOTHING: Final = "(no text)"
@@ -31,8 +31,8 @@ class _Part(BaseModel):
 
     model_config = ConfigDict(frozen=True, strict=True)
 
-    call: str | None = None
-    """Which call it is."""
+    call: int | None = None
+    """Which call it is; see `places_of`."""
     thinking: str | None = None
     signature: str | None = None
     id: str | None = None
@@ -45,7 +45,7 @@ class _Part(BaseModel):
         return self.thinking is not None or self.id is not None or bool(self.provider_details)
 
 
-class _Kept(BaseModel):
+class _Replay(BaseModel):
     """What is kept of a reply."""
 
     model_config = ConfigDict(frozen=True)
@@ -56,29 +56,23 @@ class _Kept(BaseModel):
     parts: list[_Part] = []
 
 
-def kept_of(
-    response: ModelResponse,
-    calls: Sequence[RawCall],
-    decision: Decision | Malformed,
-    by: str,
-) -> JsonValue:
+def replay_of_response(response: ModelResponse, calls: Sequence[RawCall], by: str) -> JsonValue:
     """Say what to keep of a reply; `None` if its decision says it all.
 
     Args:
         response: The reply, nothing of which is missing.
         calls: Its calls, in order.
-        decision: What it has decided.
         by: Who has replied.
     """
-    marks = iter(marks_of(calls, decision))
+    places = iter(places_of(calls))
     parts = [
-        _part(part, next(marks) if isinstance(part, ToolCallPart) else None)
+        _part(part, next(places) if isinstance(part, ToolCallPart) else None)
         for part in response.parts
         if isinstance(part, TextPart | ThinkingPart | ToolCallPart)
     ]
     if not any(part.says for part in parts):
         return None
-    kept = _Kept(
+    kept = _Replay(
         provider_name=response.provider_name,
         provider_url=response.provider_url,
         canonical_system=response.canonical_system,
@@ -95,9 +89,9 @@ def response_of(reply: Replied, by: str) -> ModelResponse:
         by: Who is asked: of another model's, only what was decided is told.
     """
     try:
-        kept = _Kept.model_validate(ours(reply.replay, by))
+        kept = _Replay.model_validate(ours(reply.replay, by))
     except ValidationError:
-        kept = _Kept()
+        kept = _Replay()
     return ModelResponse(
         parts=[*_parts(reply, kept.parts)] or [TextPart(_NOTHING)],
         provider_name=kept.provider_name,
@@ -106,12 +100,12 @@ def response_of(reply: Replied, by: str) -> ModelResponse:
     )
 
 
-def _part(part: TextPart | ThinkingPart | ToolCallPart, mark: str | None) -> _Part:
+def _part(part: TextPart | ThinkingPart | ToolCallPart, place: int | None) -> _Part:
     thinking = part if isinstance(part, ThinkingPart) else None
     # What a provider says is not taken for JSON: whether it is, is looked at as a whole.
     details = cast("JsonObject | None", part.provider_details)
     return _Part.model_construct(
-        call=mark,
+        call=place,
         thinking=None if thinking is None else thinking.content,
         signature=None if thinking is None else thinking.signature,
         id=part.id,
@@ -121,7 +115,7 @@ def _part(part: TextPart | ThinkingPart | ToolCallPart, mark: str | None) -> _Pa
 
 
 def _parts(reply: Replied, kept: Sequence[_Part]) -> Iterator[ModelResponsePart]:
-    text, calls = reply.text, marked(reply.calls)
+    text, calls = reply.text, dict(enumerate(reply.calls))
     for part in kept:
         if part.thinking is not None:
             yield ThinkingPart(

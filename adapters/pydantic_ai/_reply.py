@@ -7,8 +7,8 @@ from pydantic_ai.usage import RequestUsage
 
 from loopwright.protocol import ModelError, ModelErrorKind, ModelReply, ModelRequest, Usage
 
-from ..conversation import RawCall, Spoken, decision_of
-from ._replay import kept_of
+from ..conversation import RawCall, RawReply, decision_of
+from ._replay import replay_of_response
 
 
 def reply_of(response: ModelResponse, request: ModelRequest, by: str) -> ModelReply:
@@ -34,14 +34,14 @@ def reply_of(response: ModelResponse, request: ModelRequest, by: str) -> ModelRe
         msg = f"the stream ended before the reply was complete (it is {response.state})"
         raise ModelError(msg, usage=usage)
     calls = [RawCall(c.tool_call_id, c.tool_name, c.args) for c in response.tool_calls]
-    decision = decision_of(Spoken(response.text or "", calls, cut_off), request)
+    decision = decision_of(RawReply(response.text or "", calls, cut_off), request)
     return ModelReply(
         decision,
         usage,
         response.model_name or "",
         response.provider_response_id or "",
         _stop(response),
-        None if cut_off else kept_of(response, calls, decision, by),
+        None if cut_off else replay_of_response(response, calls, by),
     )
 
 

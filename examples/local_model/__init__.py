@@ -1,4 +1,4 @@
-"""A real language model without a key: it runs in this process, and it is not bright.
+"""A real language model without a key: it runs on this machine, and it is not bright.
 
 That is the point. Whatever such a model says is a decision of the protocol, or a fault that it is
 told of; and whatever it goes on to do, the run ends within its budget, with a reason of the

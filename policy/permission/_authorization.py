@@ -109,6 +109,13 @@ def in_order(given: F | Sequence[F], where: str) -> tuple[F, ...]:
         # A class is callable too: `Allow` itself, as a rule, would allow everything.
         if not callable(rule) or isinstance(rule, type) or _is_async(rule):
             msg = f"{where} holds {bounded(repr(rule))}; give plain functions of a call"
+            if isinstance(rule, str):
+                msg += f", such as tool_named({rule!r}) of loopwright.policy"
+            raise ConfigurationError(msg)
+        if hasattr(rule, "effect"):
+            # A tool can be called, and would be, with a call for its arguments.
+            name: object = getattr(rule, "name", "…")
+            msg = f"{where} holds {bounded(repr(rule))}; give tool_named({name!r}) for its calls"
             raise ConfigurationError(msg)
     return cast("tuple[F, ...]", rules)
 

@@ -397,20 +397,30 @@ async def test_nobody_listens(stream: bool) -> None:
 
 
 @pytest.mark.parametrize(
-    ("where", "told"), [("HOME", "api_key"), ("ANTHROPIC_CONFIG_DIR", "Config file not found")]
+    ("where", "told"), [("HOME", "has no key"), ("ANTHROPIC_CONFIG_DIR", "Config file not found")]
 )
-async def test_without_a_key_nothing_is_tried_again(
+def test_without_a_key_it_is_refused_when_it_is_made(
     where: str, told: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """It is our side that is wrong, and the SDK says how."""
     for name in [name for name in os.environ if name.startswith("ANTHROPIC_")]:
         monkeypatch.delenv(name)
     monkeypatch.setenv(where, str(tmp_path))
-    played = await play(api_key=None)
-    assert played.outcome.reason is Reason.MODEL_ERROR
-    assert [attempt.category for attempt in played.attempts] == ["permanent"]
-    assert told in played.attempts[0].error
-    assert not played.heard
+    with pytest.raises(ConfigurationError, match=told):
+        AnthropicModel("claude-test")
+
+
+async def test_the_key_of_the_environment_is_not_for_a_server_that_is_named(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("ANTHROPIC_API_KEY", "sk-of-somebody")
+    played = await play(said(message(text("done"))), api_key=None)
+    assert played.outcome.answer == "done"
+    assert "sk-of-somebody" not in str(played.heard)
+
+
+def test_a_url_that_leads_nowhere_is_refused_when_it_is_made() -> None:
+    with pytest.raises(ConfigurationError, match="begin it with http"):
+        AnthropicModel("claude-test", base_url="127.0.0.1:8000", api_key="k")
 
 
 HANGS = {
@@ -489,7 +499,7 @@ def test_what_it_is_says_nothing_secret() -> None:
     made = AnthropicModel("claude-test", api_key="sk-secret", name="mine", context_window=5)
     assert repr(made) == "<AnthropicModel mine>"
     assert (made.name, made.context_window, made.timeout) == ("mine", 5, 300.0)
-    assert AnthropicModel("claude-test", stream=False).stream is None
+    assert AnthropicModel("claude-test", api_key="k", stream=False).stream is None
 
 
 def test_a_limit_that_is_none_is_refused() -> None:

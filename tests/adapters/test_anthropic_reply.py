@@ -163,7 +163,7 @@ def test_thinking_is_kept_to_be_sent_again_and_is_nowhere_else() -> None:
     reply = read(body)
     assert reply.decision == ToolCalls((call("a", "look", {}),), "I look.")
     assert "secret" not in repr(reply.decision)
-    items = [THOUGHT, text("I look."), REDACTED, {"call": "a"}]
+    items = [THOUGHT, text("I look."), REDACTED, {"call": 0}]
     assert reply.replay == {"by": BY, "after": "d", "items": items}
 
 

@@ -135,7 +135,8 @@ def test_replays_of_any_kind_leave_the_messages_well_formed(
     history: list[Turn], options: dict[str, Any]
 ) -> None:
     """Also where what is kept does not fit what was decided, as after a refused reply."""
-    kept: list[Any] = [THOUGHT, text("x"), SEARCH, FOUND, {"call": "a"}, {"call": None}, REDACTED]
+    marks: list[Any] = [{"call": 0}, {"call": 1}, {"call": 9}, {"call": "a"}, {"call": None}]
+    kept: list[Any] = [THOUGHT, text("x"), SEARCH, FOUND, *marks, REDACTED]
     replay: JsonValue = {"by": "anthropic:claude-test", "after": "", "items": kept}
     with_replays = [
         committed(
@@ -209,7 +210,9 @@ def test_what_is_blank_is_not_sent_as_a_text(blank: str) -> None:
     request = request_of(history, goal=blank, instructions=blank)
     assert "system" not in payload(request)
     assert messages(request) == [
-        ("user", [text("(no text)"), text("That reply could not be used: it is blank")]),
+        ("user", [text("(no text)")]),
+        ("assistant", [text("(no text)")]),
+        ("user", [text("That reply could not be used: it is blank")]),
         ("assistant", [used("a")]),
         ("user", [result("a", None)]),
     ]
@@ -525,6 +528,6 @@ def test_a_message_never_ends_in_thinking() -> None:
     assert reply.decision == Final("")
     fault = Fault("decision", "it is blank")
     history = [committed(Final(""), replay=reply.replay, fault=fault)]
-    assert len(messages(request_of(history))) == 1
+    assert messages(request_of(history))[1] == ("assistant", [text("(no text)")])
     cut = committed(Malformed("cut", ""), replay=reply.replay, fault=fault)
     assert messages(request_of([cut]), options=ENABLED)[1][1] == [THOUGHT, text("(no text)")]

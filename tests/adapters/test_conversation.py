@@ -12,10 +12,10 @@ from wire.decisions import broken, request_of, turn_of, turns
 from loopwright.adapters.conversation import (
     Entry,
     RawCall,
+    RawReply,
     Replied,
     Returned,
     Said,
-    Spoken,
     conversation,
     decision_of,
 )
@@ -85,7 +85,7 @@ def test_what_is_committed_comes_back_from_the_conversation(
     assert len(found) == len(history)
     for reply, turn in zip(found, history, strict=True):
         calls = [RawCall(c.id, c.name, json.dumps(c.arguments)) for c in reply.calls]
-        assert decision_of(Spoken(reply.text, calls), request) == turn.proposal.decision
+        assert decision_of(RawReply(reply.text, calls), request) == turn.proposal.decision
 
 
 @given(turns(), st.booleans())
@@ -209,7 +209,7 @@ def test_goal_summary_and_notice_are_said_around_the_turns() -> None:
 def parsed(
     *calls: RawCall, text: str = "", cut_off: str = "", output: bool = False
 ) -> Decision | Malformed:
-    return decision_of(Spoken(text, calls, cut_off), request_of([], output=output))
+    return decision_of(RawReply(text, calls, cut_off), request_of([], output=output))
 
 
 @pytest.mark.parametrize("missing", ["", "  ", None, 7, "look"])

@@ -379,7 +379,7 @@ def test_a_signature_goes_back_with_the_call_it_came_with() -> None:
     asked = pieces(
         {"id": "q", "name": "ask_user", "args": '{"question":"?"}', "extra_content": signed}
     )
-    assert reply(heard(asked)).replay == {"by": BY, "calls": {"ask_user": signed}}
+    assert reply(heard(asked)).replay == {"by": BY, "calls": {"0": signed}}
 
 
 def test_what_cannot_be_kept_is_not_sent_again() -> None:
@@ -463,6 +463,16 @@ def test_what_cannot_be_kept_is_not_sent_again() -> None:
         ),
         pytest.param(
             [
+                {"index": 0, "id": "a", "name": "f"},
+                {"index": 0, "id": "b", "name": "g"},
+                {"index": 0, "id": "a", "args": '{"x":1}'},
+                {"index": 0, "id": "b", "args": "{}"},
+            ],
+            [("a", "f", '{"x":1}'), ("b", "g", "{}")],
+            id="in turns, by id, every call is number 0",
+        ),
+        pytest.param(
+            [
                 {"index": 0, "id": "f", "name": "f", "args": '{"x":1}'},
                 {"index": 1, "id": "f", "name": "f", "args": '{"x":2}'},
             ],
@@ -494,6 +504,11 @@ def test_b42_pieces_are_put_together(found: list[JSON], calls: list[tuple[str, s
             {"id": "a", "name": "f", "args": '{"x"'},
             {"id": "b", "name": "g", "args": "{}"},
             {"args": ":1}"},
+        ],
+        [
+            {"index": 0, "id": "a", "name": "f", "args": '{"x"'},
+            {"index": 0, "id": "b", "name": "g"},
+            {"index": 0, "args": ":1}"},
         ],
         [{"args": '{"x":1}'}],
         [{"name": "f"}, {"id": "a", "args": '{"x":1}'}],

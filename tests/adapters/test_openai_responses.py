@@ -333,16 +333,25 @@ def test_a_call_that_is_a_decision_keeps_its_reasoning() -> None:
 
 
 def test_reasoning_is_not_sent_where_the_turn_is_not_what_came() -> None:
-    """Ids that had to be changed, calls that are not shown, a text that is no longer there."""
+    """Calls that are not shown, a text that is no longer there."""
     told = said(THOUGHT, LOOK)
-    result = ToolResult(CallId("z"), "look", ResultStatus.OK, "seen")
-    changed = committed(ToolCalls((ToolCall(CallId("z"), "look", {}),)), told, result)
-    assert items(changed) == [{**CALL, "call_id": "z"}]
+    result = ToolResult(CallId("a"), "look", ResultStatus.OK, "seen")
     fault = Fault("decision", "no")
     assert items(committed(Malformed("no", "raw"), told, fault=fault))[0] == spoken("raw")
     both = said(THOUGHT, message("Hm."), LOOK)
     silent = committed(ToolCalls((ToolCall(CallId("a"), "look", {}),)), both, result)
     assert items(silent) == [CALL]
+
+
+def test_reasoning_stays_with_a_call_that_is_shown_under_another_id() -> None:
+    """An id the provider would not take back, or has seen before, says nothing of the reasoning."""
+    odd = "x" * 41
+    told = said(THOUGHT, {**LOOK, "call_id": odd})
+    result = ToolResult(CallId(odd), "look", ResultStatus.OK, "seen")
+    thought, made = items(committed(ToolCalls((ToolCall(CallId(odd), "look", {}),)), told, result))
+    assert thought == THOUGHT
+    assert made == {**CALL, "call_id": made["call_id"]}
+    assert len(made["call_id"]) <= 40
 
 
 @pytest.mark.anyio

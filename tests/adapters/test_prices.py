@@ -119,7 +119,7 @@ def test_the_highest_price_counts_that_can_be_charged_today(name: str, expected:
         ("m-no-output", "without a price for its tokens"),
         ("m-per-request", "more than its tokens .requests_kcount."),
         ("m-free-but-not-thinking", "more than its tokens .output_reasoning_mtok."),
-        ("m-nobody", "no known price by its name alone; name the provider, or give a Price"),
+        ("m-nobody", "no known price by its name alone; give provider=, or give a Price"),
         ("elsewhere", "no known price by its name alone"),
     ],
 )

@@ -233,6 +233,8 @@ def error(status: int, code: str = "", message: str = "no", **headers: str) -> A
         (error(400, "content_filter"), ModelErrorKind.REFUSED),
         (error(400, "bad"), ModelErrorKind.PERMANENT),
         (error(401, "invalid_api_key", f"wrong key {KEY}"), ModelErrorKind.PERMANENT),
+        (error(400, "bad_request", f"of key {KEY}"), ModelErrorKind.PERMANENT),
+        (error(500, "server_error", f"for key {KEY}"), ModelErrorKind.TRANSIENT),
         (error(402), ModelErrorKind.PERMANENT),
         (error(403), ModelErrorKind.PERMANENT),
         (error(404, "model_not_found"), ModelErrorKind.PERMANENT),

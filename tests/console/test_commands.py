@@ -139,6 +139,8 @@ def test_doctor_looks_at_every_extra_there_is(cli: Cli) -> None:
     extras = pyproject["project"]["optional-dependencies"].keys() - {"test", "lint", "dev"}
     (found,) = (c["found"] for c in cli("doctor", "--json").json["checks"] if c["name"] == "extras")
     assert {part.split()[0] for part in found.split(", ")} == extras
+    # What is installed is found, however its distribution writes its name.
+    assert "mcp complete" in found
 
 
 def test_cancel_ends_what_waits(cli: Cli, folder: Path) -> None:

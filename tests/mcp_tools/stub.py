@@ -18,7 +18,7 @@ Message: TypeAlias = dict[str, Any]
 ANY = {"type": "object"}
 NAMES = (
     *("fast", "slow", "die", "die_once", "answer", "refuse", "echo", "progress", "ask", "deaf"),
-    *("big", "garbage", "leave"),
+    *("big", "garbage", "leave", "raw", "mute"),
 )
 
 
@@ -138,6 +138,12 @@ class Stub:
             case "garbage":
                 sys.stdout.write("Oops\n[1, 2\n")
                 say({"id": number, "result": {"content": "none"}})
+            case "raw":
+                line = arguments["line"].replace("$id", json.dumps(number)) + "\n"
+                sys.stdout.buffer.write(line.encode("latin-1"))
+                sys.stdout.flush()
+            case "mute":
+                pass
             case "leave":
                 say({"id": number, "result": text("bye")})
                 os._exit(0)

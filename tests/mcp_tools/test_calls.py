@@ -12,12 +12,18 @@ from casebook.desk import batch, call
 
 from loopwright import Final
 from loopwright.actors import TraceEvent
+from loopwright.adapters import MCPNoAnswerError
 from loopwright.protocol import JsonValue
 from loopwright.testing import Step
 
 from .bench import CONTEXT, Stub, reads, run
 
 pytestmark = pytest.mark.anyio
+
+
+def _answer_of(text: str) -> str:
+    """Write the answer to a call as it stands there, with the JSON of its text."""
+    return '{"jsonrpc":"2.0","id":$id,"result":{"content":[{"type":"text","text":' + text + "}]}}"
 
 
 async def test_a_call_says_what_it_is_for(tmp_path: Path) -> None:
@@ -142,6 +148,29 @@ async def test_garbage_is_one_failed_call(tmp_path: Path) -> None:
     assert played.statuses == ["error", "ok"]
     assert played.results[0].error is not None
     assert played.results[0].error.message.endswith("answered something that is no result")
+
+
+@pytest.mark.parametrize(
+    ("line", "output"),
+    [
+        (_answer_of('"cut \\ud83d"'), "cut \ufffd"),
+        (_answer_of('"\xff\xfe"'), "\ufffd\ufffd"),
+        ("\xff\n" + _answer_of('"a banner"'), "a banner"),
+        (_answer_of("[" * 300 + "]" * 300), None),
+    ],
+    ids=["half a character", "no UTF-8", "a banner", "too deep"],
+)
+async def test_what_can_hardly_be_read(line: str, output: str | None, tmp_path: Path) -> None:
+    """It is one call, answered at once, and not the last that is heard of the server."""
+    async with Stub(tmp_path / "log").server(effects=reads("fast")) as server:
+        async with asyncio.timeout(5):
+            raw = server.tool("raw")({"line": line}, CONTEXT)
+            if output is None:
+                with pytest.raises(MCPNoAnswerError, match="answered with what cannot be read"):
+                    await raw
+            else:
+                assert await raw == output
+            assert await server.tool("fast")({}, CONTEXT) == "fast"
 
 
 async def test_a_write_that_was_answered_with_garbage_may_have_run(tmp_path: Path) -> None:

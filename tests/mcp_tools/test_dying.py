@@ -107,6 +107,17 @@ async def test_what_comes_back_as_something_else_is_not_run(tmp_path: Path) -> N
         assert await server.tool("pay")({}, CONTEXT) == "pay"
 
 
+async def test_what_says_nothing_of_a_call_may_change(tmp_path: Path) -> None:
+    """A `_meta` may differ each time it is asked for, and an icon is no promise."""
+    pay, leave = ({"name": name, "inputSchema": {"type": "object"}} for name in ("pay", "leave"))
+    later = {**pay, "_meta": {"listed": 2}, "icons": [{"src": "https://a.example/b.png"}]}
+    setup = {"tools": [{**pay, "_meta": {"listed": 1}}, leave], "tools_later": [later, leave]}
+    async with Stub(tmp_path / "log", setup).server() as server:
+        await server.tool("leave")({}, CONTEXT)
+        await until(lambda: not held())
+        assert await server.tool("pay")({}, CONTEXT) == "pay"
+
+
 async def test_all_that_wait_when_a_server_dies_are_told(tmp_path: Path) -> None:
     """Each for itself; who comes later is served by the next one."""
     stub = Stub(tmp_path / "log")

@@ -51,6 +51,85 @@ async def test_an_answer_that_breaks_off_is_no_answer() -> None:
         assert await server.tool("fast")({}, CONTEXT) == "fast"
 
 
+@pytest.mark.parametrize(
+    ("tool", "arguments"),
+    [
+        ("body", {}),
+        ("status", {"status": 200, "body": {"id": 9}, "content-encoding": "gzip"}),
+        ("big", {"chars": 3_000}),
+        ("big", {"chars": 3_000, "plain": True}),
+    ],
+    ids=["breaks off", "not unpacked", "event too long", "too long"],
+)
+async def test_what_cannot_be_read_is_one_call(
+    tool: str, arguments: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever the body is: a write that waits on the same connection is not left in the dark."""
+    monkeypatch.setattr("loopwright.adapters.mcp._http.LARGEST_EVENT", 2_000)
+    async with Web().served() as web, server_of(web) as server:
+        slow = asyncio.ensure_future(server.tool("slow")({}, CONTEXT))
+        await until(lambda: web.calls("slow"))
+        with pytest.raises(MCPNoAnswerError):
+            await server.tool(tool)(arguments, CONTEXT)
+        assert await server.tool("fast")({}, CONTEXT) == "fast"
+        assert not slow.done()
+        slow.cancel()
+    assert [m["method"] for m in web.heard].count("initialize") == 1
+
+
+async def test_a_server_that_closes_its_stream_at_once_is_asked_with_pauses(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Also where it says that there need be none: nobody is kept busy by that."""
+    monkeypatch.setattr("loopwright.adapters.mcp._http.LISTENS_AT_ONCE", 3)
+    monkeypatch.setattr("loopwright.adapters.mcp._http.LISTENS_EVERY", 1_000)
+    web = Web()
+    web.stream = "retry: 0\nid: 1\ndata:\n\n"
+    async with web.served(), server_of(web) as server:
+        await until(lambda: web.listened == 3)
+        for _ in range(50):
+            assert await server.tool("fast")({}, CONTEXT) == "fast"
+        assert web.listened == 3
+
+
+async def test_a_cancel_that_is_not_answered_holds_up_no_call() -> None:
+    """Nothing else would be sent until it is, and there is no telling when that would be."""
+    async with Web().served() as web, server_of(web) as server:
+        web.deaf.add("notifications/cancelled")
+        slow = asyncio.ensure_future(server.tool("slow")({}, CONTEXT))
+        await until(lambda: web.calls("slow"))
+        slow.cancel()
+        await until(lambda: [m for m in web.heard if m.get("method") == "notifications/cancelled"])
+        async with asyncio.timeout(2):
+            assert await server.tool("fast")({}, CONTEXT) == "fast"
+
+
+async def test_calls_that_were_given_up_are_in_nobodys_way() -> None:
+    """However many there are: their lines, which the server keeps, are not counted."""
+    async with Web().served() as web, server_of(web) as server:
+        waiting = [asyncio.ensure_future(server.tool("slow")({}, CONTEXT)) for _ in range(120)]
+        await until(lambda: len(web.calls("slow")) == 120)
+        async with asyncio.timeout(2):
+            assert await server.tool("fast")({}, CONTEXT) == "fast"
+        for one in waiting:
+            one.cancel()
+        async with asyncio.timeout(5):
+            assert await server.tool("fast")({}, CONTEXT) == "fast"
+
+
+async def test_a_session_that_was_lost_costs_no_other_call() -> None:
+    """All that meet it go out once more; what is under way on it is waited for."""
+    async with Web().served() as web, server_of(web) as server:
+        slow = asyncio.ensure_future(server.tool("slow")({}, CONTEXT))
+        await until(lambda: web.calls("slow"))
+        web.session = "s2"
+        fast = [server.tool("fast")({}, CONTEXT) for _ in range(10)]
+        assert await asyncio.gather(*fast) == ["fast"] * 10
+        assert not slow.done()
+        slow.cancel()
+    assert [m["method"] for m in web.heard].count("initialize") == 2
+
+
 async def test_a_server_that_was_restarted_gets_a_new_session() -> None:
     """It does not know the old one, and so has run nothing: the call goes out once more."""
     async with Web().served() as web, server_of(web) as server:

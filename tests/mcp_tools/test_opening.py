@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import sys
 from pathlib import Path
@@ -9,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from loopwright import Agent, ConfigurationError, Effect
+from loopwright import Agent, ConfigurationError, Effect, ToolFailure
 from loopwright.adapters import MCPConnectError, MCPServer
 from loopwright.testing import ScriptedModel
 
-from .bench import Stub, held, until
+from .bench import CONTEXT, Stub, held, until
 
 pytestmark = pytest.mark.anyio
 
@@ -25,7 +26,7 @@ def listed(*names: str) -> list[dict[str, Any]]:
 
 
 REFUSED: list[tuple[dict[str, Any], str]] = [
-    ({"start": "exit"}, "MCP server 'stub' cannot be connected to: Connection closed"),
+    ({"start": "exit"}, "MCP server 'stub' cannot be connected to: Connection closed; what "),
     ({"start": "silent"}, "MCP server 'stub' cannot be connected to: it was not ready within "),
     (
         {"tools": listed("a", "b", "a")},
@@ -63,6 +64,7 @@ async def test_a_command_that_is_not_there() -> None:
         async with server:
             pass
     assert "FileNotFoundError" in str(caught.value)
+    assert str(caught.value).endswith("; is the command installed, with its arguments in args=?")
     assert "hush" not in f"{caught.value!r} {server!r}"
 
 
@@ -132,7 +134,9 @@ async def test_what_cannot_be_meant_is_refused(
     assert not held()
 
 
-@pytest.mark.parametrize("url", ["", "git", "ftp://a/b", "http://", "//a"])
+@pytest.mark.parametrize(
+    "url", ["", "git", "ftp://a/b", "http://", "//a", "http://[::1/", "http://a:b/"]
+)
 def test_a_url_that_is_none(url: str) -> None:
     with pytest.raises(ConfigurationError, match="MCP server 'git' has no usable url; give one"):
         MCPServer.http("git", url)
@@ -150,6 +154,23 @@ async def test_it_is_opened_once_and_used_while_it_is_open(tmp_path: Path) -> No
         ):
             server.tool("nix")
     assert repr(server) == f"<MCPServer stub stdio {sys.executable}>"
+
+
+def test_a_server_whose_loop_is_gone_can_be_opened_again(tmp_path: Path) -> None:
+    """It was never closed, as where a program fails; nothing of it is left, and it is no use."""
+    server = Stub(tmp_path / "log").server(effects={"fast": "read"})
+
+    async def opened() -> None:
+        await server.__aenter__()
+
+    async def again() -> None:
+        with pytest.raises(ToolFailure, match="'stub' is closed; the call was not sent"):
+            await server.tool("fast")({}, CONTEXT)
+        async with server:
+            assert await server.tool("fast")({}, CONTEXT) == "fast"
+
+    asyncio.run(opened())
+    asyncio.run(again())
 
 
 async def test_two_servers_of_one_name_are_refused_by_the_agent(tmp_path: Path) -> None:

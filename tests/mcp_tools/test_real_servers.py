@@ -117,6 +117,8 @@ def web_clock() -> Generator[str]:
     app = create_server("UTC").streamable_http_app()
     with socket.socket() as listening:
         listening.bind(("127.0.0.1", 0))
+        # From here on who connects waits until it is served.
+        listening.listen()
         config = uvicorn.Config(app, log_level="error", ws="none", lifespan="on")
         server = uvicorn.Server(config)
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]}, daemon=True)

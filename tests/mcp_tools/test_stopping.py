@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 from casebook.desk import Played, batch, call
 
 from loopwright import Agent, Final, Reason, Runtime, ToolFailure
+from loopwright.actors import AnyTool
 from loopwright.testing import ScriptedModel, Step, VirtualClock
 
 from .bench import CONTEXT, ONCE, Stub, held, reads, until
@@ -68,6 +70,35 @@ async def test_a_call_that_waits_for_a_new_connection_can_be_given_up(tmp_path: 
         assert await patient == "fast"
         assert impatient.cancelled()
     assert len(stub.heard("initialize")) == 2
+
+
+async def test_a_server_that_is_not_heard_any_more_is_replaced(tmp_path: Path) -> None:
+    """It lives and reads, and yet answers nobody: after some calls in a row, another one is asked."""
+    stub = Stub(tmp_path / "log")
+    async with stub.server(effects=reads("mute", "fast")) as server:
+        patient = asyncio.ensure_future(server.tool("mute")({"patient": True}, CONTEXT))
+        for given_up in range(1, 4):
+            if given_up == 2:
+                # What is heard counts for all.
+                assert await server.tool("fast")({}, CONTEXT) == "fast"
+            await give_up(server.tool("mute"), stub)
+        assert len(stub.heard("initialize")) == 1
+        await give_up(server.tool("mute"), stub)
+        assert await server.tool("fast")({}, CONTEXT) == "fast"
+        assert len(stub.heard("initialize")) == 2
+        # Who still waits for the former one is not let down.
+        assert not patient.done()
+        patient.cancel()
+        await until(lambda: len(held()) == 1)
+
+
+async def give_up(tool: AnyTool, stub: Stub) -> None:
+    before = len(stub.calls("mute"))
+    call = asyncio.ensure_future(tool({}, CONTEXT))
+    await until(lambda: len(stub.calls("mute")) > before)
+    call.cancel()
+    with suppress(asyncio.CancelledError):
+        await call
 
 
 async def test_nothing_runs_once_it_is_closed(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 import pytest
@@ -186,3 +187,68 @@ def test_a_pattern_that_could_take_for_ever_does_not() -> None:
     schema: JsonObject = {"type": "object", "properties": {"s": {"pattern": "^(a+)+$"}}}
     with pytest.raises(InvalidArgumentsError):
         SchemaArguments(schema, "v").check({"s": "a" * 50_000 + "!"})
+
+
+def test_a_pattern_that_looks_around_gives_up_as_well() -> None:
+    """One with a reference back cannot be run in linear time: it is stopped, on each of its texts."""
+    schema: JsonObject = {
+        "type": "object",
+        "properties": {"s": {"items": {"pattern": r"^(a|a)*\1$(?!x)"}}},
+    }
+    made = SchemaArguments(schema, "v")
+    began = time.process_time()
+    with pytest.raises(InvalidArgumentsError):
+        made.check({"s": [*["a" * 40 + "!"] * 100]})
+    assert time.process_time() - began < 2
+
+
+def doubling(kind: str, link: str) -> JsonObject:
+    """Make a schema of a few lines that looks at one value 2**60 times."""
+    levels = range(60)
+    definitions: dict[str, Any] = {
+        f"d{n}": {"$anchor": f"a{n}", kind: [{"$ref": link.format(n + 1)}] * 2} for n in levels
+    }
+    definitions["d60"] = {"$anchor": "a60", "type": "string"}
+    return {
+        "type": "object",
+        "additionalProperties": {"$ref": link.format(0)},
+        "$defs": definitions,
+    }
+
+
+@pytest.mark.parametrize("kind", ["allOf", "anyOf", "oneOf"])
+@pytest.mark.parametrize("link", ["#/$defs/d{}", "#/%24defs/d{}", "#a{}"])
+def test_a_schema_that_would_take_for_ever_cannot_be_applied(kind: str, link: str) -> None:
+    """Nothing could stop it once it is asked, and the loop with all other invocations would stand."""
+    with pytest.raises(ValueError, match="it would look at one value too often"):
+        SchemaArguments(doubling(kind, link), "v")
+
+
+def test_a_long_choice_is_no_endless_one() -> None:
+    """Each branch is looked at once, however deep it stands."""
+    schema: JsonObject = {"type": "object"}
+    for n in range(25):
+        schema = {"type": "object", "if": {"required": [str(n)]}, "then": {}, "else": schema}
+    assert SchemaArguments(schema, "v").check({}) == ({}, {})
+
+
+def test_a_chain_without_end_cannot_be_applied() -> None:
+    chain: dict[str, Any] = {f"d{n}": {"$ref": f"#/$defs/d{n + 1}"} for n in range(20_000)}
+    with pytest.raises(ValueError, match="it would look at one value too often"):
+        SchemaArguments({"type": "object", "$ref": "#/$defs/d0", "$defs": chain}, "v")
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {"type": "object", "$ref": "#"},
+        {"type": "object", "allOf": [{"$ref": "#"}], "properties": {"a": {"$ref": "#"}}},
+        {"type": "object", "$ref": "#/$defs/a", "$defs": {"a": {"$ref": "#/$defs/a"}}},
+        {"type": "object", "properties": {"a": {"anyOf": [{"const": n} for n in range(500)]}}},
+        {"$schema": "http://json-schema.org/draft-04/schema#", "type": "object"},
+    ],
+    ids=["itself", "nested", "nowhere", "wide", "old"],
+)
+def test_a_schema_may_refer_to_itself(schema: JsonObject) -> None:
+    """A tree does; and so may others, as old as they are, have many branches."""
+    assert SchemaArguments(schema, "v").check({}) == ({}, {})

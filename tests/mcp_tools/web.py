@@ -27,6 +27,11 @@ class Web:
         self.headers: list[dict[str, str]] = []
         """The headers of all requests, names in lower case."""
         self.session = "s1"
+        self.listened = 0
+        """How often it was asked for a stream, which it closes at once if it has one at all."""
+        self.stream: str | None = None
+        self.deaf = set[str]()
+        """What is never answered, by its method."""
 
     @property
     def url(self) -> str:
@@ -73,10 +78,16 @@ class Web:
         headers = {k.lower(): v.strip() for k, _, v in (line.partition(":") for line in head[1:])}
         body = await reader.readexactly(int(headers.get("content-length", 0)))
         self.headers.append(headers)
+        if head[0].startswith("GET") and self.stream is not None:
+            self.listened += 1
+            said = {"content-type": "text/event-stream"}
+            return await self._answer(writer, 200, self.stream, **said)
         if not head[0].startswith("POST"):
             return await self._answer(writer, 405)
         message = json.loads(body)
         self.heard.append(message)
+        if message.get("method") in self.deaf:
+            await asyncio.Event().wait()
         if headers.get("mcp-session-id", self.session) != self.session:
             return await self._answer(writer, 404)
         match message:
@@ -111,9 +122,12 @@ class Web:
             case "status":
                 return await self._answer(writer, **arguments)
             case "body":
-                return await self._answer(writer, 200, "{", **{"content-length": "100"})
+                json_of_100 = {"content-type": "application/json", "content-length": "100"}
+                return await self._answer(writer, 200, "{", **json_of_100)
             case "big":
                 said = text("x" * arguments["chars"])
+                if "plain" in arguments:
+                    return await self._say(writer, number, said)
                 event = json.dumps({"jsonrpc": "2.0", "id": number, "result": said})
                 stream = {"content-type": "text/event-stream"}
                 return await self._answer(writer, 200, f"data: {event}\n\n", **stream)

@@ -157,6 +157,24 @@ def test_an_async_rule_and_an_async_say_on_approvers_are_refused_as_well() -> No
                 Policy(**options)
 
 
+def test_the_name_of_a_tool_is_no_rule() -> None:
+    with pytest.raises(ConfigurationError, match=r"of a call, such as tool_named\('refund'\) of "):
+        Policy(ask=["refund"])  # type: ignore[list-item]
+
+
+def test_a_tool_is_no_rule() -> None:
+    """It can be called as one, and would answer every call with a failure: all are denied."""
+
+    class Refund:
+        name, effect = "refund", "manual"
+
+        def __call__(self, order: int) -> str:
+            raise AssertionError(order)
+
+    with pytest.raises(ConfigurationError, match=r"give tool_named\('refund'\) for its calls"):
+        Policy(ask=[Refund()])  # type: ignore[list-item]
+
+
 @pytest.mark.parametrize("make", [same_tenant, owns])
 def test_whose_an_object_is_has_to_be_a_name_or_none(make: Any) -> None:
     """What is not understood is not taken for somebody else's."""

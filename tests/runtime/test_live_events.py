@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from typing import cast
 
 import pytest
 
@@ -102,6 +103,32 @@ async def test_who_has_heard_nothing_is_not_told_that_it_was_discarded() -> None
     assert not [event for event in heard if isinstance(event, Discarded)]
 
 
+@pytest.mark.parametrize("text", [None, 5, b"x"])
+async def test_what_is_no_text_is_the_models_failure_and_not_the_listeners(text: object) -> None:
+    delta = TextDelta(cast("str", text))
+    heard = await heard_of(Speaker([*texts("x"), delta, reply("ok")]))
+    live = [event for event in heard if isinstance(event, LiveText | Discarded)]
+    assert live[0] == LiveText(1, 1, "speaker", "x")
+    told = f"TypeError: the model gave a TextDelta of {type(text).__name__}; give texts"
+    assert live[1:] == [Discarded(1, 1, "speaker", told)]
+
+
+async def test_an_attempt_that_was_heard_is_charged() -> None:
+    """Whoever has begun to speak has read the request, and is paid for what was said (B45)."""
+    dropped: list[Piece] = [*texts("a" * 400), ModelError("the line went dead")]
+    silent: list[Piece] = [ModelError("the line went dead")]
+    charged = list[Usage]()
+    for attempt in (dropped, silent):
+        model = Speaker(attempt, [reply("ok")])
+        async with Runtime([Agent("a", model=model, policy=NO_WAIT)]) as runtime:
+            outcome = await runtime.run("a", "go")
+        charged.append(outcome.usage)
+    assert charged[0].output_tokens == 1 + 100
+    assert charged[0].input_tokens > 1
+    assert charged[0].estimated
+    assert charged[1] == Usage(1, 1)
+
+
 async def test_a_stream_without_a_reply_is_a_failed_attempt() -> None:
     model = Speaker(texts("half"), [reply("whole")])
     async with Runtime([Agent("a", model=model, policy=NO_WAIT)]) as runtime:
@@ -138,12 +165,18 @@ async def test_a_cancelled_stream_is_closed() -> None:
     model = Speaker([*texts("x"), never])
     async with Runtime([Agent("a", model=model)]) as runtime:
         run = await runtime.start("a", "go")
+        live = list[Live]()
         async for event in run.events(live=True):
             if isinstance(event, LiveText):
                 run.cancel("enough")
+            if isinstance(event, LiveText | Discarded):
+                live.append(event)
         outcome = await run.outcome()
     assert outcome.reason is Reason.CANCELLED
     assert model.ended == 1
+    # Whoever asks for this turn again begins with attempt 1 once more.
+    gone = Discarded(1, 1, "speaker", "the model call was cancelled")
+    assert live == [LiveText(1, 1, "speaker", "x"), gone]
 
 
 async def test_where_the_runtime_redacts_nothing_is_told_in_pieces() -> None:

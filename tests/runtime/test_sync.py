@@ -7,6 +7,7 @@ import pytest
 import loopwright
 from loopwright import (
     Agent,
+    ConfigurationError,
     Final,
     Policy,
     Reason,
@@ -139,3 +140,8 @@ def test_a_person_decides_and_the_inbox_is_read() -> None:
         runtime.decide(waits.invocation_id, Final("none"), by="bo")
         assert runtime.outcome(waits.invocation_id).answer == "none"
         assert runtime.inbox() == ()
+
+
+def test_what_is_no_runtime_is_refused_before_a_thread_is_started() -> None:
+    with pytest.raises(ConfigurationError, match=r"SyncRuntime wants a Runtime, not a list"):
+        SyncRuntime([till()])  # type: ignore[arg-type]

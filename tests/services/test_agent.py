@@ -61,11 +61,15 @@ def test_tools_have_an_effect_class_and_their_own_names() -> None:
         match=r"^agent 'desk': bare is no tool and has no effect class; use @tool\(effect=…\)$",
     ):
         make(tools=[bare])
-    with pytest.raises(ConfigurationError, match=r"^agent 'desk': 7 is no tool "):
+    with pytest.raises(ConfigurationError, match=r"^agent 'desk': 7 is no tool .*toolset\(…\)"):
         make(tools=[7])
+    with pytest.raises(ConfigurationError, match=r" is no tool .*; give its \.as_tool\(\)$"):
+        make(tools=[make()])
+    with pytest.raises(ConfigurationError, match=r" is no tool .*, with a \* before it$"):
+        make(tools=[[find]])
     with pytest.raises(
         ConfigurationError,
-        match=r"^agent 'desk' has two tools named 'find'; give one @tool\(name=…\)$",
+        match=r"^agent 'desk' has two tools named 'find'; give one another name: @tool\(name=…\), ",
     ):
         make(tools=[find, other])
 

@@ -77,6 +77,19 @@ async def test_a_reply_with_fields_of_other_types_is_the_models_failure(
     assert error.endswith("give texts")
 
 
+@pytest.mark.parametrize("word", ["x" * 1_000_000, "a\x1b[31m\n", "\ud800"])
+async def test_words_of_a_provider_are_bounded_and_safe_to_show(word: str) -> None:
+    """They are kept with the turn, and printed: no reply may fill the journal with them."""
+    reply = ModelReply(Final("ok"), Usage(1, 1), word, word, word)
+    async with decider(Says(reply)) as bench:
+        decided = await bench.decided()
+
+    for kept in (decided.model, decided.response_id, decided.stop_reason):
+        assert kept.isprintable()
+        assert len(kept) < 1_100
+        assert kept.startswith(word[:1] if word.isascii() else "\\xd800")
+
+
 @pytest.mark.parametrize(
     "usage",
     [
@@ -89,6 +102,8 @@ async def test_a_reply_with_fields_of_other_types_is_the_models_failure(
         Usage(3, 1, cached_tokens=4),
         Usage(3, 1, cached_tokens=-1),
         Usage(3, 1, cast("bool", "no")),
+        Usage(2**32 - 1, 1),
+        Usage(1, 10**5_000),
     ],
 )
 async def test_b45_a_usage_that_cannot_be_charged_is_estimated(usage: Any) -> None:

@@ -370,7 +370,7 @@ def test_a_reconcilable_tool_without_a_reconciler_is_refused_at_registration() -
     made = tool(effect="reconcilable")(plain)
     with pytest.raises(
         ConfigurationError,
-        match=r"^agent 'desk': tool 'plain' is reconcilable and cannot be asked; .*@plain.reconcile$",
+        match=r"^agent 'desk': tool 'plain' is reconcilable and cannot be asked; .* `.reconcile` of the tool$",
     ):
         Agent("desk", model=ScriptedModel([]), tools=[made])
     made.reconcile(_ask)

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import copy
 import gc
+import sys
+import threading
 import weakref
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any
@@ -191,6 +194,24 @@ def test_a_static_method_is_a_function() -> None:
     assert made_of(toolset(home)) == ["outside"]
     assert home.look is vars(Home)["look"].__func__
     assert Agent("desk", model=ScriptedModel([]), tools=[home.look]).tools["look"] is home.look
+
+
+def test_threads_that_ask_at_once_get_the_same_tool() -> None:
+    """Or else its limit would count for each of them alone."""
+    interval, at_once = sys.getswitchinterval(), threading.Barrier(4)
+    sys.setswitchinterval(1e-6)
+
+    def ask(shop: Shop) -> AnyTool:
+        at_once.wait(10)
+        return shop.refund
+
+    try:
+        with ThreadPoolExecutor(4) as threads:
+            for _ in range(100):
+                first, *others = threads.map(ask, [Shop()] * 4)
+                assert all(other is first for other in others)
+    finally:
+        sys.setswitchinterval(interval)
 
 
 async def _ask(_self: object, _key: str) -> Reconciled:

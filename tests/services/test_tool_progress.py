@@ -108,6 +108,21 @@ async def test_too_much_is_dropped() -> None:
     assert [one["message"] for one in data[-2:]] == ["0", "1"]
 
 
+async def test_a_number_that_no_float_holds_fails_no_tool() -> None:
+    """What is said of progress is never why a call fails."""
+    events = list[TraceEvent]()
+
+    @tool(effect="read")
+    async def count(ctx: ToolContext) -> None:
+        ctx.progress(done=10**400, total=-1)
+
+    async with Runtime([desk(count)], observers=[events.append]) as runtime:
+        outcome = await runtime.run("desk", "the goal")
+    assert [result.status for result in outcome.history[0].results] == ["ok"]
+    (data,) = told(events)
+    assert (data["done"], data["total"]) == (None, -1)
+
+
 async def test_what_comes_late_is_dropped() -> None:
     """Of a try that was given up, of one that failed and is tried again, and of one that is over."""
     events, kept = list[TraceEvent](), list[ToolContext]()

@@ -93,8 +93,8 @@ def test_a_typed_output_is_checked_and_completed() -> None:
 @pytest.mark.parametrize(
     ("decision", "output", "problem"),
     [
-        (Final("3"), int, "Input should be a valid integer"),
-        (Final(output={"amount": "many"}), Total, "amount"),
+        (Final("3"), int, "output: Input should be a valid integer"),
+        (Final(output={"amount": "many"}), Total, "output.amount: "),
         (Final(output="nan"), float, "output: nan is not a JSON number"),
         (Final(output=5), Annotated[int, BeforeValidator(_broken)], "KeyError: 5"),
     ],

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 from loopwright.protocol import JsonObject, JsonValue, ModelReply, ModelRequest
 
-from .._access import ApiKey, is_at
+from ..._hosts import is_at
+from .._access import ApiKey
 from .._model import OpenAIModel
 from ._reply import reply_of
 from ._request import payload_of
@@ -47,6 +48,7 @@ class OpenAIChatModel(OpenAIModel):
 
     _api = "openai_chat"
     _path = "/chat/completions"
+    _conversation = "messages"
 
     def __init__(
         self,

@@ -18,8 +18,8 @@ from loopwright.protocol import (
 
 from ..._boundary import Sent, Word, clean, read, usage_of
 from ..._failures import error_in_stream, words_of
-from ..._replay import marks_of, replay_of
-from ...conversation import RawCall, Spoken, decision_of
+from ..._replay import places_of, replay_of
+from ...conversation import RawCall, RawReply, decision_of
 
 _FAILED: Final = frozenset(("abort", "error", "insufficient_system_resource"))
 """Words of servers for a reply that they could not finish."""
@@ -29,7 +29,7 @@ class Part(Sent):
     """A part of a content that comes in parts."""
 
     type: Word = ""
-    text: Word = ""
+    text: object = ""
     refusal: Word = ""
 
 
@@ -42,9 +42,12 @@ Parts = Annotated[list[Part] | None, BeforeValidator(_parts)]
 
 
 def text_of(content: list[Part] | None) -> str:
-    """Join the texts of a content; how a model thinks is none of it."""
+    """Join the texts of a content; how a model thinks is none of it.
+
+    The last character may be a half, the rest of which comes in the next chunk.
+    """
     texts = [part.text for part in content or () if part.type in ("text", "output_text")]
-    return "".join(texts)
+    return "".join(text for text in texts if isinstance(text, str))
 
 
 class Function(Sent):
@@ -104,14 +107,14 @@ def reply_of(body: object, request: ModelRequest, by: str) -> ModelReply:
     message, reason = completion.choices[0].message, completion.choices[0].finish_reason
     if reason in _FAILED:
         raise ModelError(f"the server gave its reply up: {bounded(reason)}", usage=usage)
-    text, calls = text_of(message.content), _calls(message)
+    text, calls = clean(text_of(message.content)), _calls(message)
     refusal = message.refusal or "".join(part.refusal for part in message.content or ())
     if not calls and not text.strip() and (refusal or reason == "content_filter"):
         text = f"the model refuses ({bounded(reason)}): {bounded(refusal, 500) or 'no words'}"
         raise ModelError(text, kind=ModelErrorKind.REFUSED, usage=usage)
     cut_off = reason if reason in ("length", "content_filter") else ""
-    decision = decision_of(Spoken(text, calls, cut_off), request)
-    kept = _kept(message, [] if cut_off else marks_of(calls, decision))
+    decision = decision_of(RawReply(text, calls, cut_off), request)
+    kept = _to_replay(message, [] if cut_off else places_of(calls))
     return ModelReply(decision, usage, completion.model, completion.id, reason, replay_of(by, kept))
 
 
@@ -122,7 +125,7 @@ def _calls(message: _Message) -> list[RawCall]:
     return [RawCall(id, function.name, function.arguments) for id, function in functions]
 
 
-def _kept(message: _Message, marks: list[str]) -> JsonObject:
+def _to_replay(message: _Message, places: list[int]) -> JsonObject:
     """Keep what some servers insist on seeing again, with the calls it belongs to.
 
     DeepSeek and Moonshot refuse calls without the thought they were made with, even an empty one;
@@ -132,7 +135,7 @@ def _kept(message: _Message, marks: list[str]) -> JsonObject:
     if message.tool_calls and isinstance(message.reasoning_content, str):
         kept["reasoning_content"] = clean(message.reasoning_content)
     extras: JsonObject = {}
-    for mark, call in zip(marks, message.tool_calls or (), strict=False):
-        if mark and isinstance(call.extra_content, dict):
-            extras[mark] = call.extra_content
+    for place, call in zip(places, message.tool_calls or (), strict=False):
+        if isinstance(call.extra_content, dict):
+            extras[str(place)] = call.extra_content
     return {**kept, "calls": extras} if extras else kept

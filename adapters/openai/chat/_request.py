@@ -6,7 +6,7 @@ from typing import Final
 
 from loopwright.protocol import JsonObject, JsonValue, ModelRequest, ToolSpec, dumps
 
-from ..._replay import marked, ours
+from ..._replay import ours
 from ...conversation import Entry, Replied, Returned, Said, WireCall, conversation
 from .._model import Settings
 
@@ -21,7 +21,7 @@ def payload_of(request: ModelRequest, settings: Settings, *, stream: bool) -> Js
     entries = conversation(request, final_calls=settings.final_calls(request))
     # Who wants thoughts wants one with all calls: blank with those that were made without, by
     # another model or in a turn that was cut.
-    thought = "" if any(_THOUGHT in _kept(entry, settings.by) for entry in entries) else None
+    thought = "" if any(_THOUGHT in _replayed(entry, settings.by) for entry in entries) else None
     for entry in entries:
         messages += _messages(entry, settings.by, thought)
     payload: JsonObject = {
@@ -46,7 +46,7 @@ def _tool(spec: ToolSpec) -> JsonObject:
     return {"type": "function", "function": function}
 
 
-def _kept(entry: Entry, by: str) -> JsonObject:
+def _replayed(entry: Entry, by: str) -> JsonObject:
     return ours(entry.replay, by) if isinstance(entry, Replied) else {}
 
 
@@ -68,14 +68,14 @@ def _replied(entry: Replied, by: str, thought: str | None) -> JsonObject:
     if not entry.calls:
         return message
     message["content"] = entry.text or None
-    kept = _kept(entry, by)
+    kept = _replayed(entry, by)
     if thought is not None:
         message[_THOUGHT] = kept.get(_THOUGHT, thought)
-    extras, found = kept.get("calls"), marked(entry.calls)
-    extra_of: dict[str, JsonValue] = {}
-    if isinstance(extras, dict):
-        extra_of = {found[mark].id: extra for mark, extra in extras.items() if mark in found}
-    message["tool_calls"] = [_call(call, extra_of.get(call.id)) for call in entry.calls]
+    given = kept.get("calls")
+    extras = given if isinstance(given, dict) else {}
+    message["tool_calls"] = [
+        _call(call, extras.get(str(place))) for place, call in enumerate(entry.calls)
+    ]
     return message
 
 

@@ -19,7 +19,7 @@ from loopwright.protocol import (
     parse_arguments,
 )
 
-from ..._boundary import Sent, Word, read, usage_of
+from ..._boundary import Sent, Word, clean, read, usage_of
 from ._reply import Function, Parts, text_of
 
 
@@ -58,19 +58,33 @@ class _Open:
     index: int | None
     id: str
     name: str
-    arguments: str = ""
+    pieces: list[str] = field(default_factory=list[str])
+    """Of its arguments, which are joined only where they are looked at."""
     extra_content: JsonValue = None
+    _complete: bool | None = None
+
+    @property
+    def arguments(self) -> str:
+        """What has come of them."""
+        return "".join(self.pieces)
+
+    def add(self, arguments: str) -> None:
+        """Put a piece behind its arguments."""
+        if arguments:
+            self.pieces.append(arguments)
+            self._complete = None
+
+    @property
+    def torn(self) -> bool:
+        """Whether something has come of its arguments, but not all of them."""
+        return bool(self.pieces) and not self.complete
 
     @property
     def complete(self) -> bool:
         """Whether its arguments are an object; nothing that comes can be a part of them."""
-        if not self.arguments.rstrip().endswith("}"):
-            return False
-        try:
-            parse_arguments(self.arguments)
-        except RemoteProtocolError:
-            return False
-        return True
+        if self._complete is None:
+            self._complete = _is_object(self.pieces)
+        return self._complete
 
 
 @dataclass(slots=True)
@@ -144,8 +158,8 @@ class Chunks:
             name, arguments = _parts(delta.function_call)
             call = self._function = self._function or _Open(None, "", "")
             call.name = call.name or name
-            call.arguments += arguments
-        return text
+            call.add(arguments)
+        return clean(text)
 
     def _piece(self, piece: _Piece) -> None:
         name, arguments = _parts(piece.function)
@@ -157,24 +171,43 @@ class Chunks:
             self._calls.append(call)
         # Some servers say them once, others with each piece.
         call.id, call.name = call.id or piece.id, call.name or name
-        call.arguments += arguments
+        call.add(arguments)
         if piece.extra_content is not None:
             call.extra_content = piece.extra_content
 
     def _meant(self, piece: _Piece) -> _Open | None:
         """Find the call a piece seems to belong to, if it has begun."""
-        newest_first = self._calls[::-1]
+        newest_first = reversed(self._calls)
         if piece.index is not None:
-            return next((call for call in newest_first if call.index == piece.index), None)
+            return self._numbered(piece.index, piece.id)
         if piece.id:
             return next((call for call in newest_first if call.id == piece.id), None)
-        if any(not call.complete for call in newest_first[1:]):
+        newest = next(newest_first, None)
+        if not all(call.complete for call in newest_first):
             raise self._unclear()
-        return newest_first[0] if newest_first else None
+        return newest
+
+    def _numbered(self, index: int, id: str) -> _Open | None:
+        same = [call for call in self._calls if call.index == index]
+        if len(same) > 1 and not id and any(call.torn for call in same[:-1]):
+            raise self._unclear()  # every call has this number
+        by_id = (call for call in same if id and call.id == id)
+        return next(by_id, same[-1] if same else None)
 
     def _unclear(self) -> ModelError:
         text = "the stream has pieces of calls that say neither by index nor by id whose they are"
         return ModelError(f"{text}; ask this server with stream=False", usage=self.usage)
+
+
+def _is_object(pieces: list[str]) -> bool:
+    ends = next((piece for piece in reversed(pieces) if piece.strip()), "")
+    if not ends.rstrip().endswith("}"):
+        return False
+    try:
+        parse_arguments("".join(pieces))
+    except RemoteProtocolError:
+        return False
+    return True
 
 
 def _begins_another(call: _Open, id: str, name: str, arguments: str) -> bool:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
 
 from loopwright.protocol import JsonObject, JsonValue, ModelReply, ModelRequest
 
@@ -46,6 +48,7 @@ class OpenAIResponsesModel(OpenAIModel):
 
     _api = "openai_responses"
     _path = "/responses"
+    _conversation = "input"
 
     def __init__(
         self,
@@ -74,6 +77,11 @@ class OpenAIResponsesModel(OpenAIModel):
             options=options,
             limit="max_output_tokens",
         )
+
+    def _by(self, model: str, where: str | None) -> str:
+        # Encrypted reasoning can be read only by who has written it: one account at one server.
+        at = where or os.environ.get("OPENAI_BASE_URL") or ""
+        return f"{super()._by(model, where)}:{self.name}@{urlsplit(at).netloc}"
 
     def _payload(self, request: ModelRequest, *, stream: bool) -> JsonObject:
         return payload_of(request, self._settings, stream=stream)

@@ -17,8 +17,8 @@ from loopwright.protocol import (
 
 from ..._boundary import Sent, Word, read, usage_of
 from ..._failures import error_in_stream
-from ..._replay import marks_of, replay_of
-from ...conversation import RawCall, Spoken, decision_of
+from ..._replay import places_of, replay_of
+from ...conversation import RawCall, RawReply, decision_of
 
 _UNFINISHED: Final = {
     "cancelled": ModelErrorKind.TRANSIENT,
@@ -106,10 +106,10 @@ def reply_of(body: object, request: ModelRequest, by: str) -> ModelReply:
     if not calls and not text.strip() and (refusal or cut_off == "content_filter"):
         text = f"the model refuses ({cut_off or status}): {bounded(refusal, 500) or 'no words'}"
         raise ModelError(text, kind=ModelErrorKind.REFUSED, usage=usage)
-    decision = decision_of(Spoken(text, calls, cut_off), request)
+    decision = decision_of(RawReply(text, calls, cut_off), request)
     kept: list[JsonValue] = []
     if not cut_off:
-        kept = _kept(response.output, items, said, marks_of(calls, decision))
+        kept = _to_replay(response.output, items, said, places_of(calls))
     return ModelReply(
         decision,
         usage,
@@ -134,11 +134,11 @@ def _said(items: Sequence[_Item]) -> list[int]:
     return [index for index in said if items[index].phase == "final_answer"] or said
 
 
-def _kept(
+def _to_replay(
     output: Sequence[JsonObject],
     items: Sequence[_Item],
     said: Sequence[int],
-    marks: Sequence[str],
+    places: Sequence[int],
 ) -> list[JsonValue]:
     """Keep the reasoning, and the places of what it has led to; all texts are one message.
 
@@ -147,7 +147,7 @@ def _kept(
     """
     kept: list[JsonValue] = []
     thoughts: list[JsonObject] = []
-    left = iter(marks)
+    left = iter(places)
     for index, item in enumerate(items):
         if item.type == "reasoning":
             thoughts += _thought(output[index])

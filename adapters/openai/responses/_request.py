@@ -6,7 +6,7 @@ from typing import Final
 
 from loopwright.protocol import JsonObject, JsonValue, ModelRequest, ToolSpec, dumps
 
-from ..._replay import marked, ours
+from ..._replay import ours
 from ...conversation import Entry, Replied, Returned, Said, WireCall, conversation
 from .._model import Settings
 
@@ -70,16 +70,16 @@ def _again(entry: Replied, by: str) -> list[JsonValue]:
     item behind it.
     """
     kept = ours(entry.replay, by).get("items")
-    calls, text = marked(entry.calls), entry.text
+    calls, text = dict(enumerate(entry.calls)), entry.text
     items: list[JsonValue] = []
     for item in kept if isinstance(kept, list) else ():
         if not isinstance(item, dict):
             return []
-        mark = item.get("call")
-        if isinstance(mark, str):
-            if mark not in calls:
+        place = item.get("call")
+        if isinstance(place, int):
+            if place not in calls:
                 return []
-            items.append(_call(calls.pop(mark)))
+            items.append(_call(calls.pop(place)))
         elif "message" in item:
             if not text:
                 return []
