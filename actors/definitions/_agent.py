@@ -224,10 +224,10 @@ def checked_agents(agents: Sequence[Agent]) -> tuple[Agent, ...]:
     Raises:
         ConfigurationError: If something else is among them, two have one name, or one is missing.
     """
-    given: object = agents
-    found = list(cast("Iterable[object]", given)) if isinstance(given, Iterable) else [None]
+    given = cast("object", agents)
+    found = [*cast("Iterable[object]", given)] if isinstance(given, Iterable) else [None]
     if not all(isinstance(agent, Agent) for agent in found):
-        msg = f"a runtime has agents={bounded(repr(given))}; give a list of agents"
+        msg = f"a runtime has agents={bounded(repr(agents))}; give a list of agents"
         raise ConfigurationError(msg)
     names = [agent.name for agent in agents]
     twice = next((name for name in names if names.count(name) > 1), None)
