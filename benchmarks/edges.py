@@ -64,7 +64,9 @@ def turn(number: int) -> Turn:
         ToolCall(CallId(f"call_{number}_{index}"), "get_weather", {"city": "Paris", "day": number})
         for index in range(2)
     )
-    rows: list[JsonValue] = [{"hour": hour, "sky": "clear", "degrees": hour / 2} for hour in range(8)]
+    rows: list[JsonValue] = [
+        {"hour": hour, "sky": "clear", "degrees": hour / 2} for hour in range(8)
+    ]
     results = tuple(
         ToolResult(call.call_id, call.tool_name, ResultStatus.OK, {"rows": rows}) for call in calls
     )
