@@ -8,7 +8,7 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from math import inf
 from types import TracebackType
-from typing import TYPE_CHECKING, Self, TypeAlias, cast
+from typing import TYPE_CHECKING, Final, Self, TypeAlias, cast
 from urllib.parse import SplitResult, urlsplit
 
 from loopwright.actors import AnyTool, ToolContext, ToolFailure
@@ -32,6 +32,10 @@ if TYPE_CHECKING:
     from ._listing import Offer
 
 Effects: TypeAlias = Mapping[str, Effect | str]
+
+
+_TO_CONNECT: Final = 0.8
+"""The share of an attempt's time that it waits for a connection."""
 
 
 class MCPServer:
@@ -258,19 +262,21 @@ class MCPServer:
         self, offer: Offer, effect: Effect, arguments: JsonObject, context: ToolContext
     ) -> JsonValue:
         """Run a tool; where the line is dead before anything was sent, over another one."""
-        connection = await self._connected()
+        until = None if self._timeout is None else self._loop.time() + self._timeout * _TO_CONNECT
+        connection = await self._connected(until)
         try:
             return await connection.call(offer, effect, arguments, context)
         except NotSentError:
             connection.leave()
-        connection = await self._connected()
+        connection = await self._connected(until)
         try:
             return await connection.call(offer, effect, arguments, context)
         except NotSentError as error:
             connection.leave()
             raise self._unreachable(str(error)) from None
 
-    async def _connected(self) -> Connection:
+    async def _connected(self, until: float | None) -> Connection:
+        """Give a connection that can be used, if there is one by then."""
         connection = self._connection
         if connection is None:
             raise self._unreachable(f"MCP server {self.name!r} is closed")
@@ -278,9 +284,13 @@ class MCPServer:
             self._former = {one for one in self._former if not one.over} | {connection}
             self._connection = connection = self._connect()
         try:
-            await connection.ready()
+            # Before the time of the attempt is over: it could not be told that nothing was sent.
+            async with asyncio.timeout_at(until):
+                await connection.ready()
         except MCPConnectError as error:
             raise self._unreachable(str(error)) from None
+        except TimeoutError:
+            raise self._unreachable(f"MCP server {self.name!r} is not ready yet") from None
         return connection
 
     def _unreachable(self, why: str) -> ToolFailure:

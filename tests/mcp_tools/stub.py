@@ -58,11 +58,13 @@ class Stub:
         if self.setup.get("start") == "garbage":
             sys.stdout.write("Welcome to the stub!\n{\n\x00\n")
             sys.stdout.flush()
+        start = self.setup.get("start")
+        says_nothing = start == "silent" or (start == "silent_later" and self.lives > 0)
         for line in sys.stdin:
             message = json.loads(line)
             with self.log.open("a") as log:
                 log.write(json.dumps(message) + "\n")
-            if self.setup.get("start") != "silent":
+            if not says_nothing:
                 self.hear(message)
 
     @property

@@ -82,6 +82,25 @@ async def test_where_no_server_can_be_started_nothing_was_sent(tmp_path: Path) -
     assert not stub.calls("echo")
 
 
+async def test_a_server_that_is_not_ready_in_time_was_sent_nothing(tmp_path: Path) -> None:
+    """Though it has more time to connect than the call has: a write has failed, and is not unknown."""
+    stub = Stub(tmp_path / "log", {"start": "silent_later"})
+    steps: list[Step] = [
+        batch(call("1", "stub__leave")),
+        batch(call("2", "stub__echo")),
+        Final("done"),
+    ]
+    async with stub.server(effects=reads("leave"), timeout=1.0) as server:
+        played = await run([steps[0], _once_it_is_gone(steps[1]), steps[2]], server.tools)
+    assert played.outcome.completed
+    assert played.statuses == ["ok", "error"]
+    error = played.results[1].error
+    assert error is not None
+    assert (error.category, error.retryable) == ("transient", True)
+    assert error.message.endswith("is not ready yet; the call was not sent")
+    assert not stub.calls("echo")
+
+
 async def test_what_comes_back_as_something_else_is_not_run(tmp_path: Path) -> None:
     """What was offered, and approved, is pinned; a new server must have the same."""
     before = {"name": "pay", "description": "Pay.", "inputSchema": {"type": "object"}}
