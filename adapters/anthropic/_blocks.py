@@ -12,8 +12,8 @@ from typing import Final
 
 from loopwright.protocol import JsonObject, JsonValue
 
-from .._replay import ours, replay_of
 from ..conversation import Replied, WireCall, WireResult
+from ..provider._replay import ours, replay_of
 
 THINKING: Final = ("thinking", "redacted_thinking")
 

@@ -21,11 +21,11 @@ from loopwright.protocol import (
     bounded,
 )
 
-from .._boundary import clean
-from .._clients import CONNECT_TIMEOUT, Clients
-from .._failures import failure_of
-from .._hosts import NO_KEY, checked_key, checked_url, is_at
-from .._options import checked_options
+from ..provider._boundary import clean
+from ..provider._clients import CONNECT_TIMEOUT, Clients
+from ..provider._failures import failure_of
+from ..provider._hosts import NO_KEY, checked_key, checked_url, is_at
+from ..provider._options import checked_options
 from ._reply import Body, added, body_of, goes_on, joined, reply_of
 from ._request import prepared
 from ._settings import Settings

@@ -18,9 +18,9 @@ from loopwright.protocol import (
     bounded,
 )
 
-from .._boundary import Word, clean
-from .._replay import places_of
 from ..conversation import RawCall, RawReply, decision_of
+from ..provider._boundary import Word, clean
+from ..provider._replay import places_of
 from ._blocks import replay_of_blocks, sendable
 
 _EXPLANATION: Final = 500

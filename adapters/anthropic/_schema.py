@@ -6,7 +6,7 @@ from typing import Final, cast
 
 from loopwright.protocol import JsonObject, JsonValue, ModelRequest, final_schema
 
-from .._schema import strict_schema
+from ..provider._schema import strict_schema
 
 _ROOT: Final = "#"
 

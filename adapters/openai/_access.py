@@ -9,7 +9,7 @@ from typing import TypeAlias
 
 from loopwright.protocol import ConfigurationError
 
-from .._hosts import NO_KEY, checked_key, checked_url, is_at
+from ..provider._hosts import NO_KEY, checked_key, checked_url, is_at
 
 ApiKey: TypeAlias = str | Callable[[], Awaitable[str]]
 """A key, or what is asked for one before each request."""

@@ -21,8 +21,8 @@ from loopwright.protocol import (
     reserved_tools,
 )
 
-from .._options import checked_options
-from .._schema import strict_schema
+from ..provider._options import checked_options
+from ..provider._schema import strict_schema
 from ._access import ApiKey, access_to
 
 if TYPE_CHECKING:

@@ -14,8 +14,8 @@ from openai import APIConnectionError, APIError, AsyncOpenAI, AsyncStream, Reque
 
 from loopwright.protocol import JsonObject, ModelError, ModelErrorKind, Usage, bounded
 
-from .._clients import CONNECT_TIMEOUT, Clients
-from .._failures import failure_of, without
+from ..provider._clients import CONNECT_TIMEOUT, Clients
+from ..provider._failures import failure_of, without
 from ._access import Access
 
 if TYPE_CHECKING:

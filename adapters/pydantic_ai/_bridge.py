@@ -28,8 +28,8 @@ from loopwright.protocol import (
     Usage,
 )
 
-from .._clients import Clients
-from .._failures import without
+from ..provider._clients import Clients
+from ..provider._failures import without
 from ._failures import failure_of
 from ._reply import reply_of, usage_of
 from ._request import messages, parameters, settings

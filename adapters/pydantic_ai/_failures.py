@@ -18,7 +18,7 @@ from pydantic_ai.exceptions import (
 from loopwright.policy import classify
 from loopwright.protocol import ModelError, ModelErrorKind, Usage, bounded
 
-from .. import _failures as shared
+from ..provider import _failures as shared
 
 _KINDS: Final[tuple[tuple[type[Exception], ModelErrorKind], ...]] = (
     (ContentFilterError, ModelErrorKind.REFUSED),

@@ -20,8 +20,8 @@ from pydantic_ai.messages import (
 
 from loopwright.protocol import JsonObject, JsonValue
 
-from .._replay import ours, places_of, replay_of
 from ..conversation import RawCall, Replied, WireCall
+from ..provider._replay import ours, places_of, replay_of
 
 _NOTHING: Final = "(no text)"
 

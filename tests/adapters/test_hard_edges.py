@@ -18,7 +18,7 @@ from wire.loopback import Answer, Heard, Loopback, loopback, sse
 
 from loopwright import Agent, Runtime, ToolCalls, tool
 from loopwright.adapters import AnthropicModel, OpenAIChatModel, OpenAIResponsesModel
-from loopwright.adapters._schema import strict_schema
+from loopwright.adapters.provider._schema import strict_schema
 from loopwright.protocol import (
     BrokenCall,
     ConfigurationError,

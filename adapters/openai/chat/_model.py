@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from loopwright.protocol import JsonObject, JsonValue, ModelReply, ModelRequest
 
-from ..._hosts import is_at
+from ...provider._hosts import is_at
 from .._access import ApiKey
 from .._model import OpenAIModel
 from ._reply import reply_of

@@ -16,10 +16,10 @@ from loopwright.protocol import (
     bounded,
 )
 
-from ..._boundary import Sent, Word, clean, read, usage_of
-from ..._failures import error_in_stream, words_of
-from ..._replay import places_of, replay_of
 from ...conversation import RawCall, RawReply, decision_of
+from ...provider._boundary import Sent, Word, clean, read, usage_of
+from ...provider._failures import error_in_stream, words_of
+from ...provider._replay import places_of, replay_of
 
 _FAILED: Final = frozenset(("abort", "error", "insufficient_system_resource"))
 """Words of servers for a reply that they could not finish."""

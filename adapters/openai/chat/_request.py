@@ -6,8 +6,8 @@ from typing import Final
 
 from loopwright.protocol import JsonObject, JsonValue, ModelRequest, ToolSpec, dumps
 
-from ..._replay import ours
 from ...conversation import Entry, Replied, Returned, Said, WireCall, conversation
+from ...provider._replay import ours
 from .._model import Settings
 
 _THOUGHT: Final = "reasoning_content"

@@ -19,7 +19,7 @@ from loopwright.protocol import (
     parse_arguments,
 )
 
-from ..._boundary import Sent, Word, clean, read, usage_of
+from ...provider._boundary import Sent, Word, clean, read, usage_of
 from ._reply import Function, Parts, text_of
 
 

@@ -15,10 +15,10 @@ from loopwright.protocol import (
     bounded,
 )
 
-from ..._boundary import Sent, Word, read, usage_of
-from ..._failures import error_in_stream
-from ..._replay import places_of, replay_of
 from ...conversation import RawCall, RawReply, decision_of
+from ...provider._boundary import Sent, Word, read, usage_of
+from ...provider._failures import error_in_stream
+from ...provider._replay import places_of, replay_of
 
 _UNFINISHED: Final = {
     "cancelled": ModelErrorKind.TRANSIENT,

@@ -7,8 +7,8 @@ from typing import Final
 
 from loopwright.protocol import ModelError, Usage
 
-from ..._boundary import Sent, Word, read
-from ..._failures import error_in_stream
+from ...provider._boundary import Sent, Word, read
+from ...provider._failures import error_in_stream
 
 _ENDS: Final = frozenset(("response.completed", "response.incomplete", "response.failed"))
 

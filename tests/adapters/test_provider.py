@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from pydantic import TypeAdapter
 
-from loopwright.adapters._clients import Clients
-from loopwright.adapters._failures import failure_of
-from loopwright.adapters._schema import strict_schema
+from loopwright.adapters.provider._clients import Clients
+from loopwright.adapters.provider._failures import failure_of
+from loopwright.adapters.provider._schema import strict_schema
 from loopwright.examples.refund_desk import Settlement
 from loopwright.policy import Failure, classify
 from loopwright.protocol import ModelError, ModelErrorKind, Usage

@@ -13,7 +13,7 @@ from loopwright.protocol import (
     check_json,
 )
 
-from .conversation import RawCall
+from ..conversation import RawCall
 
 
 def replay_of(by: str, kept: JsonObject) -> JsonValue:
