@@ -154,6 +154,8 @@ def calls_of(decision: Decision | Malformed) -> Calls:
 def bounded(text: str, limit: int = NAME_LIMIT) -> str:
     """Cut and escape a text a model wrote, so that it can be echoed safely."""
     shown = text if len(text) <= limit else f"{text[:limit]}… ({len(text)} characters)"
+    if shown.isprintable():
+        return shown
     return "".join(c if c.isprintable() else f"\\x{ord(c):02x}" for c in shown)
 
 

@@ -114,12 +114,21 @@ def conversation(request: ModelRequest, *, final_calls: bool = False) -> tuple[E
     return tuple(said)
 
 
-def shown(result: ToolResult) -> str:
-    """Write what came of a call as the one text a model gets: its output, or what went wrong."""
-    if result.ok:
+def shown(result: ToolResult, proposed: JsonObject | None = None) -> str:
+    """Write what came of a call as the one text a model gets: its output, or what went wrong.
+
+    Args:
+        result: What came of it.
+        proposed: The arguments as the model knows them: it is told where a person has had it run
+            with others.
+    """
+    edited = proposed is not None and result.arguments not in (None, proposed)
+    if result.ok and not edited:
         output = result.output
         return output if isinstance(output, str) else dumps(output).decode()
     told: JsonObject = {"status": str(result.status)}
+    if edited:
+        told["arguments"] = result.arguments
     if result.error is not None:
         told["error"] = {
             "type": result.error.type,
@@ -127,7 +136,7 @@ def shown(result: ToolResult) -> str:
             "message": result.error.message,
             "retryable": result.error.retryable,
         }
-    if result.output is not None:
+    if result.ok or result.output is not None:
         told["output"] = result.output
     return dumps(told).decode()
 
@@ -266,4 +275,7 @@ def _results(
     calls = _calls(decision)
     if len(results) != len(calls):
         return [(otherwise, True)] * len(calls)
-    return [(shown(result), result.status is not ResultStatus.OK) for result in results]
+    return [
+        (shown(result, arguments), result.status is not ResultStatus.OK)
+        for (_, _, arguments), result in zip(calls, results, strict=True)
+    ]

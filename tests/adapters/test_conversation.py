@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -145,6 +146,20 @@ def test_what_a_tool_says_does_not_decide_whether_it_failed() -> None:
     assert [result.failed for result in returned.results] == [True, False]
     assert "not found" in returned.results[0].text
     assert returned.results[1].text == "Error: codes list"
+
+
+def test_a_model_is_told_what_a_person_has_had_its_call_run_with() -> None:
+    """It would otherwise take the result for that of the arguments it has proposed."""
+    edited = replace(ok("paid"), arguments={"amount": 5})
+    returned = told(committed(ToolCalls((call(),)), edited))[1]
+    assert isinstance(returned, Returned)
+    (result,) = returned.results
+    assert json.loads(result.text) == {
+        "status": "ok",
+        "arguments": {"amount": 5},
+        "output": "paid",
+    }
+    assert not result.failed
 
 
 def test_calls_without_results_are_answered_all_the_same() -> None:
