@@ -125,7 +125,9 @@ class Decider(Service[Decide | CancelDecide]):
 
     async def _close_models(self) -> None:
         """Let models close what they hold open; one that fails at that, or hangs, is left."""
-        for endpoint in dict.fromkeys((*self._endpoints, *self._finishing)):
+        # By identity: a model need not be hashable.
+        each = {id(one.model): one for one in (*self._endpoints, *self._finishing)}
+        for endpoint in each.values():
             if endpoint.aclose is None:
                 continue
             try:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from dataclasses import dataclass
 from typing import cast
 
 import pytest
@@ -194,6 +195,26 @@ async def test_a_runtime_that_is_closed_closes_its_models_and_may_be_entered_aga
         async with runtime:
             assert (await runtime.run("a", "go")).answer == answer
         assert model.closed == closed
+
+
+@dataclass
+class Plain:
+    """A model that is a dataclass, as anybody would write it: it cannot be hashed."""
+
+    closed: int = 0
+
+    async def decide(self, request: ModelRequest) -> ModelReply:
+        return reply("done")
+
+    async def aclose(self) -> None:
+        self.closed += 1
+
+
+async def test_a_model_that_cannot_be_hashed_is_closed_once() -> None:
+    model = Plain()
+    async with Runtime([Agent("a", model=model, finish_model=model)]) as runtime:
+        assert (await runtime.run("a", "go")).answer == "done"
+    assert model.closed == 1
 
 
 async def _fails() -> None:
