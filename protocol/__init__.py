@@ -91,6 +91,7 @@ from ._errors import RemoteProtocolError as RemoteProtocolError
 from ._errors import RuntimeClosedError as RuntimeClosedError
 from ._errors import StoreError as StoreError
 from ._errors import UnknownProposalError as UnknownProposalError
+from ._errors import first_fault as first_fault
 from ._evidence import Ask as Ask
 from ._evidence import CallAnswer as CallAnswer
 from ._evidence import Fault as Fault

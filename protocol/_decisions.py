@@ -13,7 +13,7 @@ from typing import Final as Constant
 
 from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 
-from ._errors import RemoteProtocolError
+from ._errors import RemoteProtocolError, first_fault
 from ._ids import CallId
 from ._json import JsonObject, JsonValue, check_json, parse_arguments, parse_json
 
@@ -210,9 +210,8 @@ def parse_decision(raw: object) -> Decision:
     try:
         return _adapter.validate_python(fields)
     except ValidationError as error:
-        first = error.errors(include_url=False, include_input=False)[0]
-        path = ".".join(str(part) for part in ("decision", *first["loc"]))
-        raise RemoteProtocolError(bounded(path), first["msg"]) from None
+        path, problem = first_fault(error, "decision")
+        raise RemoteProtocolError(bounded(path), problem) from None
 
 
 def raw_text(raw: object) -> str:

@@ -6,6 +6,11 @@ tool or a used-up budget is not an error: it is a typed result or a typed reason
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pydantic import ValidationError
+
 
 class LoopwrightError(Exception):
     """Raised when loopwright refuses or fails; the base of every error below."""
@@ -91,3 +96,9 @@ class Overloaded(LoopwrightError):
 
 class RuntimeClosedError(LoopwrightError):
     """Raised when a runtime is used outside `async with`, or was closed while something waited."""
+
+
+def first_fault(error: ValidationError, *where: str) -> tuple[str, str]:
+    """Say the first thing that was found: its path, which begins with `where`, and what it is."""
+    first = error.errors(include_url=False, include_input=False)[0]
+    return ".".join(str(part) for part in (*where, *first["loc"])), first["msg"]

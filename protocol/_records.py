@@ -19,7 +19,7 @@ from ._budget import NO_COST, NO_USAGE, Budget, Price, Principal, Reserved, Usag
 from ._canonical import dumps
 from ._decisions import ProgressNote
 from ._effects import Effect, EffectEntry, EffectStatus, Finding, Reconciled
-from ._errors import JournalCorruptError
+from ._errors import JournalCorruptError, first_fault
 from ._evidence import Ask, CallAnswer, Fault, Parent, Proposal
 from ._ids import CallId, EffectKey, InvocationId, ProposalDigest
 from ._json import JsonObject, JsonValue
@@ -421,9 +421,8 @@ def _unreadable(line: bytes, error: ValidationError) -> JournalCorruptError:
             f"the journal record {kind!r} has version {version}, this loopwright reads up to "
             f"{VERSION}; upgrade loopwright to open it"
         )
-    first = error.errors(include_url=False, include_input=False)[0]
-    path = ".".join(str(part) for part in first["loc"])
+    path, problem = first_fault(error)
     return JournalCorruptError(
-        f"the journal record {kind!r} is malformed at {path or 'its kind'} ({first['msg']}); "
+        f"the journal record {kind!r} is malformed at {path or 'its kind'} ({problem}); "
         "restore the store from a backup"
     )

@@ -7,7 +7,7 @@ names, which no tool may have; an adapter turns them back into the decision they
 from __future__ import annotations
 
 from typing import Final as Constant
-from typing import Literal, TypeAlias
+from typing import Literal, TypeAlias, get_args
 
 from ._effects import Effect
 from ._json import JsonObject
@@ -17,9 +17,7 @@ ReservedName: TypeAlias = Literal[
     "ask_user", "cannot_continue", "request_approval", "hand_over", "final_answer"
 ]
 
-RESERVED_TOOLS: Constant[frozenset[str]] = frozenset(
-    ("ask_user", "cannot_continue", "request_approval", "hand_over", "final_answer")
-)
+RESERVED_TOOLS: Constant[frozenset[str]] = frozenset(get_args(ReservedName))
 """Names that stand for decisions; a tool of an agent must have another one."""
 
 _TEXT: Constant[JsonObject] = {"type": "string"}

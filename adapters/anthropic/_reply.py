@@ -16,6 +16,7 @@ from loopwright.protocol import (
     RemoteProtocolError,
     Usage,
     bounded,
+    first_fault,
 )
 
 from ..conversation import RawCall, RawReply, decision_of
@@ -80,9 +81,8 @@ def body_of(message: object) -> Body:
     try:
         return Body.model_validate(message)
     except ValidationError as error:
-        first = error.errors(include_url=False, include_input=False)[0]
-        where = ".".join(str(part) for part in ("the reply", *first["loc"]))
-        problem = f"{first['msg']}; is the base_url that of a Messages API?"
+        where, found = first_fault(error, "the reply")
+        problem = f"{found}; is the base_url that of a Messages API?"
         raise RemoteProtocolError(where, problem) from None
 
 

@@ -28,6 +28,7 @@ from loopwright.protocol import (
     ToolCall,
     ToolCalls,
     bounded,
+    first_fault,
     parse_call,
     parse_json,
     raw_text,
@@ -187,6 +188,4 @@ def _parsed(adapter: TypeAdapter[T], value: JsonValue, where: str) -> T:
     try:
         return adapter.validate_python(value)
     except ValidationError as error:
-        first = error.errors(include_url=False, include_input=False)[0]
-        path = ".".join(str(part) for part in (where, *first["loc"]))
-        raise RemoteProtocolError(path, first["msg"]) from None
+        raise RemoteProtocolError(*first_fault(error, where)) from None

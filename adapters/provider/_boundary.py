@@ -7,7 +7,7 @@ from typing import Annotated, TypeVar, cast
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError
 
-from loopwright.protocol import ModelError, ModelErrorKind, Usage, bounded
+from loopwright.protocol import ModelError, ModelErrorKind, Usage, bounded, first_fault
 
 
 class Sent(BaseModel):
@@ -48,9 +48,8 @@ def read(kind: type[S], raw: object, what: str) -> S:
     try:
         return kind.model_validate(raw)
     except ValidationError as error:
-        first = error.errors(include_url=False, include_input=False)[0]
-        path = ".".join(str(part) for part in first["loc"])
-        problem = bounded(f"{path}: {first['msg']}" if path else first["msg"], 300)
+        path, found = first_fault(error)
+        problem = bounded(f"{path}: {found}" if path else found, 300)
     msg = f"the server sent something that is no {what} ({problem}); is the base_url right?"
     raise ModelError(msg, kind=ModelErrorKind.TRANSIENT)
 

@@ -78,6 +78,12 @@ def error_in_stream(text: str, words: set[str], usage: Usage | None = None) -> M
     return ModelError(bounded(text, _MESSAGE), kind=kind, usage=usage)
 
 
+def refused(why: str, words: str, usage: Usage | None) -> ModelError:
+    """Say that a model refuses: why its reply ended, and its words, if it has any."""
+    text = f"the model refuses ({why}): {bounded(words, _MESSAGE) or 'no words'}"
+    return ModelError(text, kind=ModelErrorKind.REFUSED, usage=usage)
+
+
 def without(error: Exception, secret: str) -> Exception:
     """Strike a key out of what an error says, and out of what it was raised from.
 

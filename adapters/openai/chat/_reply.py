@@ -10,7 +10,6 @@ from loopwright.protocol import (
     JsonObject,
     JsonValue,
     ModelError,
-    ModelErrorKind,
     ModelReply,
     ModelRequest,
     bounded,
@@ -18,7 +17,7 @@ from loopwright.protocol import (
 
 from ...conversation import RawCall, RawReply, decision_of
 from ...provider._boundary import Sent, Word, clean, read, usage_of
-from ...provider._failures import error_in_stream, words_of
+from ...provider._failures import error_in_stream, refused, words_of
 from ...provider._replay import places_of, replay_of
 
 _FAILED: Final = frozenset(("abort", "error", "insufficient_system_resource"))
@@ -110,8 +109,7 @@ def reply_of(body: object, request: ModelRequest, by: str) -> ModelReply:
     text, calls = clean(text_of(message.content)), _calls(message)
     refusal = message.refusal or "".join(part.refusal for part in message.content or ())
     if not calls and not text.strip() and (refusal or reason == "content_filter"):
-        text = f"the model refuses ({bounded(reason)}): {bounded(refusal, 500) or 'no words'}"
-        raise ModelError(text, kind=ModelErrorKind.REFUSED, usage=usage)
+        raise refused(bounded(reason), refusal, usage)
     cut_off = reason if reason in ("length", "content_filter") else ""
     decision = decision_of(RawReply(text, calls, cut_off), request)
     kept = _to_replay(message, [] if cut_off else places_of(calls))

@@ -12,12 +12,11 @@ from loopwright.protocol import (
     ModelErrorKind,
     ModelReply,
     ModelRequest,
-    bounded,
 )
 
 from ...conversation import RawCall, RawReply, decision_of
 from ...provider._boundary import Sent, Word, read, usage_of
-from ...provider._failures import error_in_stream
+from ...provider._failures import error_in_stream, refused
 from ...provider._replay import places_of, replay_of
 
 _UNFINISHED: Final = {
@@ -104,8 +103,7 @@ def reply_of(body: object, request: ModelRequest, by: str) -> ModelReply:
         cut_off = "incomplete"
     refusal = "".join(part.refusal for item in items for part in item.content or ())
     if not calls and not text.strip() and (refusal or cut_off == "content_filter"):
-        text = f"the model refuses ({cut_off or status}): {bounded(refusal, 500) or 'no words'}"
-        raise ModelError(text, kind=ModelErrorKind.REFUSED, usage=usage)
+        raise refused(cut_off or status, refusal, usage)
     decision = decision_of(RawReply(text, calls, cut_off), request)
     kept: list[JsonValue] = []
     if not cut_off:
